@@ -1,0 +1,62 @@
+"""The exceptions of l2caf, as a tree.
+
+L2cafError
+├── InputError              what was given cannot be explained
+│   ├── ImageError          a picture that cannot be read
+│   └── ClassError          a class that the network does not have
+├── NetworkError            the network cannot be used as asked
+│   ├── LayerError          no such layer, or no spatial map in it
+│   ├── OutputError         the output is not what the objective needs
+│   ├── WeightsError        a weights file that does not fit
+│   └── CatalogueError      a name that leads to no network
+├── MethodError             this method, filter or solver does not fit this problem
+└── FileError               something that cannot be written
+
+Every message is one sentence that names the fault and the remedy.
+"""
+
+from __future__ import annotations
+
+
+class L2cafError(Exception):
+    """Base of everything that l2caf raises on purpose."""
+
+
+class InputError(L2cafError, ValueError):
+    """What was given cannot be explained."""
+
+
+class ImageError(InputError):
+    """A picture that cannot be read."""
+
+
+class ClassError(InputError):
+    """A class that the network does not have."""
+
+
+class NetworkError(L2cafError):
+    """The network cannot be used as asked."""
+
+
+class LayerError(NetworkError, ValueError):
+    """No such layer, or no spatial map in it."""
+
+
+class OutputError(NetworkError):
+    """The network's output is not what the objective needs."""
+
+
+class WeightsError(NetworkError):
+    """A weights file that does not fit the network."""
+
+
+class CatalogueError(NetworkError):
+    """A name that leads to no network."""
+
+
+class MethodError(L2cafError):
+    """A method, filter or solver that does not fit this problem."""
+
+
+class FileError(L2cafError, OSError):
+    """Something that cannot be written."""
