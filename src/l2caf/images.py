@@ -13,26 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from .errors import ImageError
 
 SUFFIXES = frozenset(
-    [
-        ".avif",
-        ".bmp",
-        ".gif",
-        ".jfif",
-        ".jp2",
-        ".jpe",
-        ".jpeg",
-        ".jpg",
-        ".mpo",
-        ".pbm",
-        ".pgm",
-        ".png",
-        ".pnm",
-        ".ppm",
-        ".tga",
-        ".tif",
-        ".tiff",
-        ".webp",
-    ]
+    ".avif .bmp .gif .jfif .jp2 .jpe .jpeg .jpg .mpo .pbm .pgm .png .pnm .ppm .tga .tif .tiff .webp".split()
 )
 """What counts as a picture inside a folder; a file that is named outright may have any suffix."""
 
@@ -59,7 +40,8 @@ def open_image(path: str | os.PathLike[str]) -> Image.Image:
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
             raise ImageError(
                 f"'{path}' unpacks to more than {Image.MAX_IMAGE_PIXELS:,} pixels "
-                "and may be a decompression bomb; scale it down, or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it."
+                "and may be a decompression bomb; scale it down, "
+                "or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it."
             ) from error
         except PermissionError as error:
             raise ImageError(f"'{path}' may not be read; grant read permission.") from error
