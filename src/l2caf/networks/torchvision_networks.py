@@ -1,0 +1,86 @@
+"""Networks of torchvision by name: `torchvision:resnet50`."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from l2caf.errors import CatalogueError
+from l2caf.networks.checkpoint import load_weights
+from l2caf.networks.class_names import IMAGENET_CLASSES, imagenet_class_names
+from l2caf.networks.entry import CatalogueEntry
+from l2caf.networks.preprocessing import Preprocessing
+from l2caf.networks.reachability import fetching, in_torch_cache, no_weights
+from l2caf.networks.torchvision_import import import_torchvision
+
+# Their builders rescale the input for the published weights, and for those alone.
+_RESCALING = ("googlenet", "inception_v3")
+
+
+def load_torchvision(
+    name: str, *, weights: str | Path | None = None, pretrained: bool = True
+) -> CatalogueEntry:
+    """A torchvision network with its default weights, those of a file, or random ones."""
+    models = import_torchvision().models
+    published = _default_weights(models, name)
+    options: dict[str, Any] = {"weights": None}
+    if name in _RESCALING:
+        options |= {"init_weights": False, "transform_input": weights is not None}
+    if weights is None and pretrained:
+        network, source = _pretrained(models, name, published), "torchvision, pretrained"
+    else:
+        network, source = models.get_model(name, **options), "torchvision, random weights"
+    if weights is not None:
+        load_weights(network, weights)
+        source = f"torchvision, weights of {weights}"
+    categories = () if published is None else published.meta.get("categories", ())
+    class_names = imagenet_class_names() if len(categories) == IMAGENET_CLASSES else ()
+    return CatalogueEntry(
+        f"torchvision:{name}", network.eval(), _preprocessing(published), class_names, source
+    )
+
+
+def torchvision_names() -> dict[str, int | None]:
+    """The image classifiers of torchvision, with their number of parameters."""
+    models = import_torchvision().models
+    counts: dict[str, int | None] = {}
+    for name in models.list_models(module=models):
+        published = _default_weights(models, name)
+        counts[name] = None if published is None else published.meta.get("num_params")
+    return counts
+
+
+def _default_weights(models: Any, name: str) -> Any:
+    """The newest published weights of a network, or None; an unknown name is an error."""
+    known = models.list_models()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"the nearest are {', '.join(near)}" if near else "l2caf networks PATTERN lists them"
+        raise CatalogueError(f"torchvision has no network {name!r}: {hint}.")
+    published = models.get_model_weights(name)
+    return published.DEFAULT if len(published) else None
+
+
+def _pretrained(models: Any, name: str, published: Any) -> Any:
+    if published is None:
+        raise no_weights(f"torchvision:{name}")
+    if in_torch_cache(published.url):
+        return models.get_model(name, weights=published)
+    with fetching(f"torchvision:{name}", published.url):
+        return models.get_model(name, weights=published)
+
+
+def _preprocessing(published: Any) -> Preprocessing:
+    """That of the published weights; ImageNet's usual one where they describe no crop (segmentation, video)."""
+    preset = None if published is None else published.transforms()
+    if not isinstance(getattr(preset, "crop_size", None), list) or len(preset.crop_size) != 1:
+        return Preprocessing()
+    (crop,), (resize,) = preset.crop_size, preset.resize_size
+    return Preprocessing(
+        input_size=(crop, crop),
+        resize_size=(resize, resize),
+        mean=tuple(preset.mean),
+        std=tuple(preset.std),
+        interpolation=preset.interpolation.value,
+    )

@@ -1,0 +1,121 @@
+"""A network that the user brings: `package.module:function` or `path/to/file.py:function`.
+
+The function takes no arguments and returns the network; or the network and its preprocessing, a callable from
+PIL image to tensor; or a whole CatalogueEntry, with class names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from l2caf.errors import CatalogueError, L2cafError
+from l2caf.networks.checkpoint import load_weights
+from l2caf.networks.entry import CatalogueEntry
+from l2caf.networks.preprocessing import Preprocessing, as_preprocess
+
+
+def load_user_network(name: str, *, weights: str | Path | None = None) -> CatalogueEntry:
+    """Call the user's function, and give what it returns the shape of an entry."""
+    place, _, function = name.rpartition(":")
+    with _importable(Path(place).parent if place.endswith(".py") else Path()):
+        builder = _find_builder(_import(place), function, name)
+        entry = _as_entry(name, _call(builder, name))
+    if weights is not None:
+        load_weights(entry.network, weights)
+        entry = replace(entry, source=f"{entry.source}, weights of {weights}")
+    entry.network.eval()
+    return entry
+
+
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let the user's code import its neighbours, as a script may; an installed command would not."""
+    path = str(folder.resolve())
+    sys.path.insert(0, path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(path)
+
+
+def _import(place: str) -> ModuleType:
+    if place.endswith(".py") and not Path(place).is_file():
+        raise CatalogueError(f"There is no file {place}: give the path of a Python file that builds the network.")
+    try:
+        return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if place == missing or place.startswith(f"{missing}."):
+            raise CatalogueError(
+                f"There is no module {missing!r}: give an importable one, or the path of a .py file, as in"
+                " nets/mine.py:build."
+            ) from error
+        raise CatalogueError(f"{place} cannot be imported ({error}): install what it needs.") from error
+    except Exception as error:  # the user's code may raise anything
+        raise CatalogueError(f"{place} cannot be imported ({_said(error)}): mend it first.") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    # A name of its own for each path, so that two files of one name do not meet.
+    name = f"{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None, "a .py file always has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while it is being made
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _find_builder(module: ModuleType, function: str, name: str) -> Any:
+    builder = getattr(module, function, None)
+    if callable(builder):
+        return builder
+    offered = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+    near = difflib.get_close_matches(function, offered, n=3, cutoff=0.4)
+    hint = f"the nearest are {', '.join(near)}" if near else "give a function that returns the network"
+    raise CatalogueError(f"{name.rpartition(':')[0]} has no function {function!r}: {hint}.")
+
+
+def _call(builder: Any, name: str) -> Any:
+    try:
+        return builder()
+    except L2cafError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise CatalogueError(f"{name} failed ({_said(error)}): it must run without arguments.") from error
+
+
+def _as_entry(name: str, built: Any) -> CatalogueEntry:
+    if isinstance(built, CatalogueEntry):
+        return replace(
+            built, preprocess=as_preprocess(built.preprocess), source=built.source or f"built by {name}"
+        )
+    network, preprocess = built if isinstance(built, tuple) and len(built) == 2 else (built, Preprocessing())
+    if not isinstance(network, nn.Module) or not callable(preprocess):
+        raise CatalogueError(
+            f"{name} returned {type(built).__name__}: let it return a torch.nn.Module, or that and a preprocessing"
+            " function, or a CatalogueEntry."
+        )
+    return CatalogueEntry(name, network, as_preprocess(preprocess), source=f"built by {name}")
+
+
+def _said(error: Exception) -> str:
+    line = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {line[:160]}" if line else type(error).__name__
