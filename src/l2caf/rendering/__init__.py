@@ -1,0 +1,1 @@
+"""Heat as pictures: arrays and Pillow images in, Pillow images out. No networks, no torch."""

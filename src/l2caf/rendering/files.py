@@ -1,0 +1,59 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from PIL import Image
+
+from ..errors import FileError, L2cafError
+
+
+@contextmanager
+def write_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Lend a temporary path beside `path`; it takes the place of `path` only if the block ends well.
+
+    Missing parent folders are made. After an error or Ctrl-C nothing is left behind, and what stood at
+    `path` before still stands. The temporary name keeps the suffix, since writers read the format from it.
+
+    >>> with write_whole("out/map.npy") as temporary:  # doctest: +SKIP
+    ...     numpy.save(temporary, array)
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.stem[:64]}.{secrets.token_hex(4)}.part{path.suffix}")
+    try:
+        if path.is_dir():
+            raise FileError(f"'{path}' is a folder, so no file can be written there; add a file name.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        temporary.replace(path)
+    except L2cafError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error) or type(error).__name__).rstrip(".")
+        raise FileError(
+            f"'{path}' could not be written ({reason}); choose another place or free this one."
+        ) from error
+    finally:
+        _remove(temporary)
+
+
+def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
+    """Save a picture in the format that the suffix names, whole or not at all."""
+    path = Path(path)
+    if path.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif"}:
+        raise FileError(f"'{path}' names no picture format; end it in .png, .jpg or .webp.")
+    with write_whole(path) as temporary:
+        # Flat colours and thin lines suffer at Pillow's default of 75; other formats ignore the number.
+        picture.save(temporary, quality=92)
+    return path
+
+
+def _remove(temporary: Path) -> None:
+    # The parent may be no folder at all; the error that says so is already on its way.
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)

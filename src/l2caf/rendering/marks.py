@@ -1,0 +1,102 @@
+"""What is drawn on top of a picture: boxes and contours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageColor, ImageDraw
+
+from ..errors import InputError
+from .colors import Floats
+from .text import font
+
+PALETTE = ("#39ff6a", "#ffffff", "#ff4fd8", "#ffd23f", "#3fd8ff")
+"""The colours of boxes that name none, in turn: far from photographs and from each other."""
+
+
+class Box(NamedTuple):
+    """A box, half-open, in pixels: columns x0 .. x1 - 1 and rows y0 .. y1 - 1 belong to it."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    color: str | None = None
+    label: str = ""
+
+
+def draw_boxes(picture: Image.Image, boxes: Iterable[Box | Sequence[float]]) -> Image.Image:
+    """Draw each box by a line that lies inside it; what lies outside of the picture is cut off."""
+    picture = picture.copy()
+    draw = ImageDraw.Draw(picture)
+    width = line_width(picture.size)
+    for number, given in enumerate(boxes):
+        box = _checked(given, picture.size)
+        color = _color(box.color or PALETTE[number % len(PALETTE)])
+        x0, y0, x1, y1 = (round(edge) for edge in box[:4])
+        # Pillow's rectangles include their last pixel, our boxes do not.
+        draw.rectangle((x0, y0, x1 - 1, y1 - 1), outline=color, width=width)
+        if box.label:
+            _label(draw, box.label, corner=(x0, y0), color=color, size=max(11, picture.height // 24))
+    return picture
+
+
+def draw_contours(picture: Image.Image, heat: Floats, levels: Sequence[float]) -> Image.Image:
+    """Draw the outlines of `heat` (as large as the picture) at each level: white, with a dark rim."""
+    from skimage.measure import find_contours
+
+    # Drawn larger and scaled down, which smooths the lines; less so on pictures that are large already.
+    scale = 4 if picture.width * picture.height <= 2_000_000 else 1
+    width = line_width(picture.size) * scale
+    rim = Image.new("L", (picture.width * scale, picture.height * scale))
+    core = rim.copy()
+    for level in levels:
+        for contour in find_contours(heat, level):
+            # find_contours speaks of pixel centres (row, column), Pillow's lines of (x, y) from the corner.
+            points = [(float(x), float(y)) for y, x in (contour + 0.5) * scale]
+            ImageDraw.Draw(rim).line(points, fill=150, width=width + 2 * scale, joint="curve")
+            ImageDraw.Draw(core).line(points, fill=255, width=width, joint="curve")
+    outlined = picture.copy()
+    for mask, color in ((rim, "black"), (core, "white")):
+        smooth = mask.resize(picture.size, Image.Resampling.BOX)
+        outlined.paste(Image.new("RGB", picture.size, color), mask=smooth)
+    return outlined
+
+
+def line_width(size: tuple[int, int]) -> int:
+    return max(1, round(min(size) / 160))
+
+
+def _checked(given: Box | Sequence[float], size: tuple[int, int]) -> Box:
+    if not 4 <= len(given) <= 6:
+        raise InputError(f"{tuple(given)} is no box; give x0, y0, x1, y1.")
+    box = Box(*given)  # type: ignore[arg-type]
+    if not np.isfinite(box[:4]).all():
+        raise InputError(f"The box {box[:4]} holds NaN or infinite edges; leave it out.")
+    if round(box.x1) <= round(box.x0) or round(box.y1) <= round(box.y0):
+        raise InputError(f"The box {box[:4]} is empty; give x0 < x1 and y0 < y1, in pixels.")
+    if box.x0 >= size[0] or box.y0 >= size[1] or box.x1 <= 0 or box.y1 <= 0:
+        raise InputError(f"The box {box[:4]} lies outside a {size[0]}×{size[1]} picture; check its scale.")
+    return box
+
+
+def _color(name: str) -> tuple[int, ...]:
+    try:
+        return ImageColor.getrgb(name)
+    except ValueError as error:
+        raise InputError(f"'{name}' is no colour; give a name or '#rrggbb'.") from error
+
+
+def _label(
+    draw: ImageDraw.ImageDraw, text: str, *, corner: tuple[int, int], color: tuple[int, ...], size: int
+) -> None:
+    """Write above the box, or inside it where there is no room above."""
+    letters = font(size, bold=True)
+    left, top, right, bottom = letters.getbbox(text)
+    x, y = max(0, corner[0]), corner[1] - round(bottom - top) - 8
+    y = y if y >= 0 else corner[1]
+    draw.rectangle((x, y, x + right - left + 7, y + bottom - top + 7), fill=color)
+    dark = sum(color[:3]) > 380
+    draw.text((x + 4 - left, y + 4 - top), text, font=letters, fill="black" if dark else "white")

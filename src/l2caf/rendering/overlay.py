@@ -1,0 +1,113 @@
+"""One picture under its heat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ..errors import InputError
+from .colors import Bytes, Floats, checked_heat, colors_of, resized
+from .marks import Box, draw_boxes, draw_contours
+
+Picture = Image.Image | npt.NDArray[np.uint8] | npt.NDArray[np.floating]
+
+
+def overlay(
+    image: Picture,
+    heat: npt.ArrayLike,
+    *,
+    signed: bool = False,
+    colormap: str | None = None,
+    opacity: float = 0.65,
+    contours: bool | Sequence[float] = False,
+    boxes: Iterable[Box | Sequence[float]] = (),
+) -> Image.Image:
+    """Lay heat (h, w) over an image of any size; the picture has the size of the image.
+
+    ``picture = (1 - a) image + a colour(heat)`` with ``a = opacity · ramp(|heat|)``, and ramp(0) = 0: where
+    there is no heat the image is untouched. Heat lies in [0, 1]; with `signed` in [-1, 1], what speaks for in
+    warm and what speaks against in cool colours, over the image in grey, because a warm colour says nothing
+    on a red cup. `contours` draws the outlines at these levels (True: at 0.5); `boxes` are x0, y0, x1, y1,
+    half-open, in pixels of the image, or `Box` to name a colour.
+
+    >>> overlay(np.zeros((32, 48), np.uint8), np.eye(7)).size
+    (48, 32)
+    """
+    if not 0 <= opacity <= 1:
+        raise InputError(f"The opacity is {opacity}; choose one from 0 (image only) to 1 (heat hides it).")
+    under = as_rgb(image)
+    if signed:
+        under = as_rgb(Image.fromarray(under).convert("L"))
+    values = checked_heat(heat, signed=signed)
+    values = resized(values, (under.shape[1], under.shape[0]))
+    picture = Image.fromarray(_blend(under, values, signed=signed, colormap=colormap, opacity=opacity))
+    levels = _levels(contours)
+    if levels:
+        picture = draw_contours(picture, np.abs(values) if signed else values, levels)
+    return draw_boxes(picture, boxes)
+
+
+def colorize(
+    heat: npt.ArrayLike,
+    *,
+    signed: bool = False,
+    colormap: str | None = None,
+    size: tuple[int, int] | None = None,
+) -> Image.Image:
+    """Heat (h, w) as plain colours, at its own size or at `size` (width, height).
+
+    >>> colorize([[0.0, 1.0]], colormap="gray").getpixel((1, 0))
+    (255, 255, 255)
+    """
+    values = checked_heat(heat, signed=signed)
+    if size is not None:
+        values = resized(values, size)
+    if signed and colormap is None:  # two colours that fade into white, since neither of them stands for 0
+        white = np.full((*values.shape, 3), 255, np.uint8)
+        return Image.fromarray(_blend(white, values, signed=True, colormap=None, opacity=1))
+    return Image.fromarray(colors_of(values, signed=signed, colormap=colormap))
+
+
+def as_rgb(image: Picture) -> Bytes:
+    """Any image as bytes (h, w, 3): Pillow, or an array (h, w[, 3 or 4]) of uint8 or of float in [0, 1]."""
+    if isinstance(image, Image.Image):
+        return np.asarray(image.convert("RGB"))
+    pixels = np.asarray(image)
+    drawable = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
+    if not drawable or pixels.size == 0:
+        raise InputError(
+            f"An image of shape {pixels.shape} cannot be drawn; give (height, width) or (height, width, 3)."
+        )
+    if pixels.dtype.kind == "f":
+        if not (np.isfinite(pixels).all() and pixels.min() >= -1e-4 and pixels.max() <= 1 + 1e-4):
+            raise InputError("A float image must lie in [0, 1]; undo its normalisation or give the original.")
+        pixels = np.rint(pixels.clip(0, 1) * 255).astype(np.uint8)
+    elif pixels.dtype != np.uint8:
+        raise InputError(f"An image of {pixels.dtype} cannot be drawn; give uint8, or float in [0, 1].")
+    if pixels.ndim == 2:
+        pixels = pixels[:, :, None]
+    return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else pixels[:, :, :3]
+
+
+def _blend(under: Bytes, heat: Floats, *, signed: bool, colormap: str | None, opacity: float) -> Bytes:
+    ramp = _ramp(np.abs(heat))[:, :, None]
+    colours = colors_of(heat, signed=signed, colormap=colormap)
+    mixed = under * (1 - opacity * ramp) + colours * (opacity * ramp)
+    return np.rint(mixed).clip(0, 255).astype(np.uint8)
+
+
+def _ramp(heat: Floats) -> Floats:
+    """How much of the opacity a heat gets: nothing at 0, most of it from the middle on."""
+    return 1 - (1 - heat) ** 2
+
+
+def _levels(contours: bool | Sequence[float]) -> tuple[float, ...]:
+    if isinstance(contours, bool):
+        return (0.5,) if contours else ()
+    levels = tuple(float(level) for level in contours)
+    if any(not 0 < level < 1 for level in levels):
+        raise InputError(f"Contours were asked for at {levels}; choose levels between 0 and 1.")
+    return levels
