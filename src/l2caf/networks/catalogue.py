@@ -1,9 +1,9 @@
 """The catalogue: from a name to a network with its preprocessing and its class names.
 
-    efficientnet_lite0       the default; its weights are installed with l2caf
-    timm:NAME                any network of timm
-    torchvision:NAME         any network of torchvision
-    MODULE:FUNCTION          your own: `package.nets:build`, or `path/to/file.py:build`
+- `efficientnet_lite0`: the default; its weights are installed with l2caf
+- `timm:NAME`: any network of timm
+- `torchvision:NAME`: any network of torchvision
+- `MODULE:FUNCTION`: your own, as `package.nets:build` or `path/to/file.py:build`
 """
 
 from __future__ import annotations

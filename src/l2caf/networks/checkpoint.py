@@ -30,7 +30,8 @@ def load_weights(network: nn.Module, path: str | Path) -> None:
     misfit = _misfit(weights, network.state_dict())
     if misfit:
         raise WeightsError(
-            f"{path.name} does not fit {type(network).__name__}: {misfit}; take the weights of this very network."
+            f"{path.name} does not fit {type(network).__name__}: {misfit};"
+            " take the weights of this very network."
         )
     network.load_state_dict(weights, strict=False)
 
@@ -40,13 +41,15 @@ def read_state_dict(path: str | Path) -> dict[str, torch.Tensor]:
     path = Path(path)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise WeightsError(f"The weights file {path} {what}: give the path of a .pth, .pt or .safetensors file.")
+        raise WeightsError(
+            f"The weights file {path} {what}: give the path of a .pth, .pt or .safetensors file."
+        )
     try:
         content = _read(path)
-    except Exception as error:  # readers raise anything from EOFError to RuntimeError on bytes they do not know
+    except Exception as error:  # on unknown bytes the readers raise anything, EOFError to RuntimeError
         raise WeightsError(
-            f"{path.name} cannot be read as weights ({_reason(error)}): it is truncated, corrupt, or holds more than"
-            " tensors; save it anew with torch.save(network.state_dict(), FILE)."
+            f"{path.name} cannot be read as weights ({_reason(error)}): it is truncated, corrupt, or holds"
+            " more than tensors; save it anew with torch.save(network.state_dict(), FILE)."
         ) from error
     return _unwrap(content, path)
 
@@ -77,10 +80,10 @@ def _without_prefix(
     weights: dict[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
     while weights and not weights.keys() & wanted.keys():
-        prefix = next((prefix for prefix in _PREFIXES if all(key.startswith(prefix) for key in weights)), None)
-        if prefix is None:
+        common = [prefix for prefix in _PREFIXES if all(key.startswith(prefix) for key in weights)]
+        if not common:
             break
-        weights = {key.removeprefix(prefix): value for key, value in weights.items()}
+        weights = {key.removeprefix(common[0]): value for key, value in weights.items()}
     return weights
 
 

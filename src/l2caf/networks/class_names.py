@@ -61,7 +61,9 @@ def _checked(index: int, entry: CatalogueEntry) -> int:
 def _nearest(wanted: str, names: list[str], entry: CatalogueEntry) -> str:
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     found = [names.index(name) for name in near]
-    return f": the nearest are {_listed(found, entry)}" if found else ": give its number or a part of its name"
+    if not found:
+        return ": give its number or a part of its name"
+    return f": the nearest are {_listed(found, entry)}"
 
 
 def _listed(found: list[int], entry: CatalogueEntry, count: int = 5) -> str:

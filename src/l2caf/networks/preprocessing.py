@@ -39,7 +39,7 @@ class Preprocessing:
     """Resize, cut out the centre, normalise.
 
     input_size    (height, width) that the network takes
-    resize_size   (height, width) that the image is resized to before the centre is cut out, according to `fit`
+    resize_size   (height, width) that the image is resized to, as `fit` says, before the centre is cut out
     fit           "crop": the image covers resize_size and keeps its shape; "squash": it is stretched to it;
                   "border": it fits inside and the rest is filled with the mean colour
     mean, std     of the three channels, for values in [0, 1]
@@ -66,7 +66,7 @@ class Preprocessing:
     def __call__(self, image: Image.Image) -> torch.Tensor:
         """The network's input, (3, H, W), without a batch axis."""
         pixels = np.asarray(self.view(image), dtype=np.float32) / 255
-        values = (pixels - np.float32(self.mean)) / np.float32(self.std)
+        values = (pixels - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
         return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
 
     def view(self, image: Image.Image) -> Image.Image:
@@ -74,8 +74,8 @@ class Preprocessing:
         image = image if image.mode == "RGB" else image.convert("RGB")
         columns = self._axis(image, axis=0)
         rows = self._axis(image, axis=1)
-        # One resize straight from the source region: the same pixels as resizing the whole image and cutting
-        # after it, without the huge picture in between that a 10,000 x 50 panorama would become.
+        # One resize straight from the source region: what resizing the whole image and cutting after it gives,
+        # to one grey level, without the huge picture in between that a 10,000 x 50 panorama would become.
         seen = image.resize(
             (columns.size, rows.size),
             _RESAMPLING[self.interpolation],
@@ -122,7 +122,7 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class _Window:
-    """One axis of the cut: from where to where in the source, how long in the input, and where it lies there."""
+    """One axis of the cut: from where to where in the source, its length in the input, its place there."""
 
     start: float
     stop: float

@@ -1,4 +1,4 @@
-"""Can pretrained weights be fetched at all? Asked first, because download libraries retry for most of a minute."""
+"""Can pretrained weights be fetched? Asked first: a download library may retry for most of a minute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDY = "give a local file (--weights FILE, weights=FILE), or take random weig
 
 @contextmanager
 def fetching(name: str, url: str) -> Iterator[None]:
-    """Around a download of the network `name`: quick to give up, and one clear error for all that can happen."""
+    """Around a download for the network `name`: quick to give up, one clear error for all that can happen."""
     host = urlsplit(url).hostname or url
     if not reachable(url):
         raise CatalogueError(
@@ -46,7 +46,9 @@ def reachable(url: str, *, patience: float = PATIENCE) -> bool:
 
     def ask() -> None:
         try:
-            urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=patience).close()
+            # An opener of its own: the shared one keeps the proxies of its first use.
+            request = urllib.request.Request(url, method="HEAD")
+            urllib.request.build_opener().open(request, timeout=patience).close()
             answered.set()
         except urllib.error.HTTPError:
             answered.set()

@@ -67,9 +67,9 @@ def _pretrained(timm: Any, name: str) -> nn.Module:
             # Read as timm's own file format: a custom reader is for the original download only.
             overlay = {"file": cached, "custom_load": False}
     if overlay is not None or (not config.hf_hub_id and in_torch_cache(url)):
-        return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)  # type: ignore[no-any-return]
+        return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
     with fetching(f"timm:{name}", url):
-        return timm.create_model(name, pretrained=True)  # type: ignore[no-any-return]
+        return timm.create_model(name, pretrained=True)
 
 
 def _in_hub_cache(config: Any) -> str | None:

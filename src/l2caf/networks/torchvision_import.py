@@ -1,9 +1,9 @@
 """The one place that imports torchvision, and timm, which stands on it.
 
 torchvision registers what its compiled operators `nms` and `qnms` return, at import time and whether or not
-those operators were loaded. Beside a torch of another build (a CPU torch and the usual torchvision wheel) they
-are not, and the import stops with "operator torchvision::nms does not exist". Declaring the two operators is
-enough to import everything else; calling them still fails, but no network of the catalogue does.
+those operators were loaded. Beside a torch of another build (a CPU torch and the usual torchvision wheel)
+they are not, and the import stops with "operator torchvision::nms does not exist". Declaring the two
+operators is enough to import everything else; calling them still fails, but no image classifier does.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,10 @@ def load_torchvision(
     """A torchvision network with its default weights, those of a file, or random ones."""
     models = import_torchvision().models
     published = _default_weights(models, name)
-    options: dict[str, Any] = {"weights": None}
-    if name in _RESCALING:
-        options |= {"init_weights": False, "transform_input": weights is not None}
     if weights is None and pretrained:
         network, source = _pretrained(models, name, published), "torchvision, pretrained"
     else:
-        network, source = models.get_model(name, **options), "torchvision, random weights"
+        network, source = _bare(models, name, rescaling=weights is not None), "torchvision, random weights"
     if weights is not None:
         load_weights(network, weights)
         source = f"torchvision, weights of {weights}"
@@ -62,6 +60,16 @@ def _default_weights(models: Any, name: str) -> Any:
     return published.DEFAULT if len(published) else None
 
 
+def _bare(models: Any, name: str, *, rescaling: bool) -> Any:
+    """The network with random weights, and without the downloads that some builders start all the same."""
+    options: dict[str, Any] = {"weights": None}
+    if name in _RESCALING:
+        options |= {"init_weights": False, "transform_input": rescaling}
+    if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
+        options["weights_backbone"] = None
+    return models.get_model(name, **options)
+
+
 def _pretrained(models: Any, name: str, published: Any) -> Any:
     if published is None:
         raise no_weights(f"torchvision:{name}")
@@ -72,8 +80,8 @@ def _pretrained(models: Any, name: str, published: Any) -> Any:
 
 
 def _preprocessing(published: Any) -> Preprocessing:
-    """That of the published weights; ImageNet's usual one where they describe no crop (segmentation, video)."""
-    preset = None if published is None else published.transforms()
+    """That of the published weights; ImageNet's usual one where they name no crop (segmentation, video)."""
+    preset: Any = None if published is None else published.transforms()
     if not isinstance(getattr(preset, "crop_size", None), list) or len(preset.crop_size) != 1:
         return Preprocessing()
     (crop,), (resize,) = preset.crop_size, preset.resize_size

@@ -53,7 +53,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 def _import(place: str) -> ModuleType:
     if place.endswith(".py") and not Path(place).is_file():
-        raise CatalogueError(f"There is no file {place}: give the path of a Python file that builds the network.")
+        raise CatalogueError(f"There is no file {place}: give the path of a Python file with your function.")
     try:
         return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except ModuleNotFoundError as error:
@@ -72,7 +72,8 @@ def _import_file(path: Path) -> ModuleType:
     # A name of its own for each path, so that two files of one name do not meet.
     name = f"{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, "a .py file always has a loader"
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no loader for {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it is being made
     try:
@@ -110,8 +111,8 @@ def _as_entry(name: str, built: Any) -> CatalogueEntry:
     network, preprocess = built if isinstance(built, tuple) and len(built) == 2 else (built, Preprocessing())
     if not isinstance(network, nn.Module) or not callable(preprocess):
         raise CatalogueError(
-            f"{name} returned {type(built).__name__}: let it return a torch.nn.Module, or that and a preprocessing"
-            " function, or a CatalogueEntry."
+            f"{name} returned {type(built).__name__}: let it return a torch.nn.Module, or that and a"
+            " preprocessing function, or a CatalogueEntry."
         )
     return CatalogueEntry(name, network, as_preprocess(preprocess), source=f"built by {name}")
 
