@@ -1,0 +1,122 @@
+"""Heat over a signal of one axis, and over the slices of a volume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ..errors import InputError
+from .colors import Floats, checked_heat, colors_of
+from .grid import grid
+from .overlay import overlay
+
+
+def signal_picture(
+    signal: npt.ArrayLike,
+    heat: npt.ArrayLike,
+    *,
+    signed: bool = False,
+    colormap: str | None = None,
+    size: tuple[int, int] = (800, 260),
+) -> Image.Image:
+    """Draw a signal (n,) or (channels, n) as lines, before a background in the colours of its heat (m,).
+
+    >>> signal_picture(np.sin(np.arange(100) / 9), np.linspace(0, 1, 7), size=(400, 150)).size
+    (400, 150)
+    """
+    lines = np.atleast_2d(np.asarray(signal, dtype=np.float32))
+    if lines.ndim != 2 or lines.size == 0 or not np.isfinite(lines).all():
+        raise InputError(
+            f"A signal of shape {np.shape(signal)} cannot be drawn; give finite values (n,) or (channels, n)."
+        )
+    values = checked_heat(heat, signed=signed, ndim=1)
+    figure, axes = bare_figure(size)
+    length = lines.shape[1]
+    extent = (-0.5, length - 0.5, 0.0, 1.0)
+    # Heat fades into the white of the page, so that the line stays the darkest thing in the picture.
+    strip = colors_of(_stretched(values, size[0]), signed=signed, colormap=colormap)[None]
+    fade = 0.75 * np.abs(_stretched(values, size[0]))[None, :, None]
+    shaded = np.rint(255 * (1 - fade) + strip * fade).astype(np.uint8)
+    axes.imshow(shaded, extent=extent, transform=axes.get_xaxis_transform(), aspect="auto", zorder=0)
+    for line in lines:
+        axes.plot(np.arange(length), line, color="#1a1a1a", linewidth=1.2, zorder=1)
+    axes.set_xlim(-0.5, length - 0.5)
+    margin = 0.08 * max(float(np.ptp(lines)), 1e-6)
+    axes.set_ylim(float(lines.min()) - margin, float(lines.max()) + margin)
+    return as_picture(figure)
+
+
+def volume_picture(
+    volume: npt.ArrayLike,
+    heat: npt.ArrayLike,
+    *,
+    slices: int = 8,
+    signed: bool = False,
+    colormap: str | None = None,
+    cell_height: int = 160,
+) -> Image.Image:
+    """Show evenly spaced slices of a volume (d, h, w) along its first axis, each under its own heat.
+
+    The heat has three axes too, of any sizes: slice i of d takes the heat at the same relative depth.
+    """
+    grey = np.asarray(volume, dtype=np.float32)
+    if grey.ndim != 3 or grey.size == 0 or not np.isfinite(grey).all():
+        raise InputError(f"A volume of shape {grey.shape} cannot be drawn; give finite values (d, h, w).")
+    if slices < 1:
+        raise InputError(f"{slices} slices cannot be shown; ask for at least one.")
+    values = checked_heat(heat, signed=signed, ndim=3)
+    low, high = float(grey.min()), float(grey.max())
+    grey = (grey - low) / max(high - low, 1e-12)
+    depth = len(grey)
+    chosen = np.unique(np.rint(np.linspace(0, depth - 1, min(slices, depth))).astype(int))
+    across = int(np.ceil(np.sqrt(len(chosen) * 1.6)))
+    pictures = [
+        overlay(grey[i], _at_depth(values, (i + 0.5) / depth), signed=signed, colormap=colormap)
+        for i in chosen
+    ]
+    titles = [f"slice {i + 1} of {depth}" for i in chosen]
+    starts = range(0, len(chosen), across)
+    return grid(
+        [pictures[start : start + across] for start in starts],
+        titles=[titles[start : start + across] for start in starts],
+        cell_height=cell_height,
+    )
+
+
+def bare_figure(size: tuple[int, int]) -> tuple[Any, Any]:
+    """A matplotlib figure of `size` pixels with quiet axes; no pyplot, so nothing global is touched."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(size[0] / 100, size[1] / 100), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8, colors="#5f6368")
+    return figure, axes
+
+
+def as_picture(figure: Any) -> Image.Image:
+    """The figure as it is now."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def _stretched(values: Floats, length: int) -> Floats:
+    """Heat at `length` points; cells are areas, so their centres lie half a cell inside the ends."""
+    centres = (np.arange(len(values)) + 0.5) / len(values)
+    points = (np.arange(length) + 0.5) / length
+    return np.interp(points, centres, values).astype(np.float32)
+
+
+def _at_depth(values: Floats, depth: float) -> Floats:
+    """The heat between its two nearest slices, at a relative depth from 0 to 1."""
+    position = min(max(depth * len(values) - 0.5, 0.0), len(values) - 1.0)
+    lower = int(position)
+    upper = min(lower + 1, len(values) - 1)
+    share = position - lower
+    return values[lower] * (1 - share) + values[upper] * share
