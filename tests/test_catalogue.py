@@ -151,6 +151,7 @@ def test_wrong_name_suggests_the_nearest(name: str, suggestion: str) -> None:
 
 def test_network_of_other_classes_has_no_class_names() -> None:
     assert catalogue.load("timm:resnet18.fb_ssl_yfcc100m_ft_in1k", pretrained=False).class_names
+    assert not catalogue.load("timm:vit_tiny_patch16_224.augreg_in21k", pretrained=False).class_names
     assert not catalogue.load("torchvision:fcn_resnet50", pretrained=False).class_names
 
 

@@ -74,7 +74,7 @@ class Preprocessing:
         image = image if image.mode == "RGB" else image.convert("RGB")
         columns = self._axis(image, axis=0)
         rows = self._axis(image, axis=1)
-        # One resize straight from the source region: what resizing the whole image and cutting after it gives,
+        # One resize straight from the source region: what resizing the whole image and then cutting gives,
         # to one grey level, without the huge picture in between that a 10,000 x 50 panorama would become.
         seen = image.resize(
             (columns.size, rows.size),
