@@ -532,7 +532,8 @@ def build():
     for stage in (network.layer2, network.layer3, network.layer4):
         stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
     mean = tuple(value / 255 for value in (123.68, 116.779, 103.939))
-    return CatalogueEntry("brought", network, Preprocessing(mean=mean), imagenet_class_names())
+    prepare = Preprocessing(mean=mean, interpolation="bicubic")
+    return CatalogueEntry("brought", network, prepare, imagenet_class_names())
 """
 
 
