@@ -123,11 +123,13 @@ def _dithered(frame: Image.Image, palette: Image.Image) -> Image.Image:
     """Quantise after adding a fixed pattern: error diffusion would make still parts shimmer."""
     pixels = np.asarray(frame, dtype=np.float32)
     rows, columns = (np.resize(np.arange(8), side) for side in pixels.shape[:2])
-    pattern = _BAYER[rows[:, None], columns[None, :]][:, :, None]
-    # Pure white and black are paper and ink of the curve beside the picture; they stay clean.
-    pattern = np.where((pixels.min(axis=2) > 250) | (pixels.max(axis=2) < 5), 0, pattern[:, :, 0])[:, :, None]
-    shifted = np.rint(pixels + 8 * pattern).clip(0, 255).astype(np.uint8)
-    return Image.fromarray(shifted).quantize(palette=palette, dither=Image.Dither.NONE)
+    pattern = 8 * _BAYER[rows[:, None], columns[None, :]][:, :, None]
+    shifted = Image.fromarray(np.rint(pixels + pattern).clip(0, 255).astype(np.uint8))
+    quantised = shifted.quantize(palette=palette, dither=Image.Dither.NONE)
+    for index, level in enumerate((0, 255)):  # Pillow's search for the nearest colour is only roughly right
+        mask = Image.fromarray((pixels == level).all(axis=2))
+        quantised.paste(index, (0, 0, *frame.size), mask)
+    return quantised
 
 
 def _bayer(order: int) -> npt.NDArray[np.float32]:

@@ -47,6 +47,8 @@ def draw_contours(picture: Image.Image, heat: Floats, levels: Sequence[float]) -
     """Draw the outlines of `heat` (as large as the picture) at each level: white, with a dark rim."""
     from skimage.measure import find_contours
 
+    if min(heat.shape) < 2:  # a line of pixels has no outline
+        return picture
     # Drawn larger and scaled down, which smooths the lines; less so on pictures that are large already.
     scale = 4 if picture.width * picture.height <= 2_000_000 else 1
     width = line_width(picture.size) * scale
