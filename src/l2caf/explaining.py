@@ -1,0 +1,54 @@
+"""`explain`: the front door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from .filters import Filter, UnitL2
+from .heatmap import Heatmap
+from .methods.attention_filter import AttentionFilter
+from .networks.inputs import Inputs, Select
+from .objectives import Objective
+from .solvers.auto import Auto
+from .solvers.solver import Solver
+
+
+def explain(
+    network: nn.Module,
+    inputs: Inputs,
+    *,
+    objective: Objective | Callable[[Tensor], Tensor] | None = None,
+    layer: str | nn.Module | None = None,
+    call: int | None = None,
+    filter: Filter | None = None,
+    solver: Solver | None = None,
+    select: Select = None,
+) -> Heatmap:
+    """Show where a network looked.
+
+    `network` is any `torch.nn.Module`, `inputs` a batch for it: a tensor, a tuple of arguments or a dict of named
+    ones. With nothing else said, it finds the unit-L2 filter over the last layer with a spatial map that best keeps
+    the network's output as it is.
+
+    - `objective`: `ClassOblivious()` (the default), `ClassSpecific(c)`, `Similarity(to)`, or a function of the output
+      that gives one number a sample, to be made small.
+    - `layer`: a module or its dotted name; `call` says which of its calls, if there are several (the last).
+    - `filter`: `UnitL2()` (the default), `UnitL1()`, `Softmax()`, `Gaussian()`.
+    - `solver`: `Auto()` (the default) takes the exact solution where there is one.
+    - `select`: which part of what the network returns is explained, where that is not a tensor: a key, an index, or a
+      function.
+
+    The network is left as it was found.
+
+    >>> import torch
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 3, stride=4), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
+    ...     torch.nn.Linear(8, 10))
+    >>> heatmap = explain(network, torch.rand(2, 3, 32, 32))
+    >>> heatmap.maps.shape, heatmap.layer, str(heatmap.solution.outcome[0])
+    (torch.Size([2, 32, 32]), '1', 'exact')
+    """
+    method = AttentionFilter(objective, filter or UnitL2(), solver or Auto())
+    return method(network, inputs, layer=layer, call=call, select=select)

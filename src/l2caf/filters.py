@@ -1,0 +1,108 @@
+"""The filters: families of weights over the positions of a map, each held to its own constraint."""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+class Filter(abc.ABC):
+    """A family of weights f over a grid of positions, reached through free parameters p.
+
+    `weights` maps parameters (B, P) to weights (B, positions) that obey the constraint, differentiably and for
+    any grid with one, two or three axes.
+    """
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @abc.abstractmethod
+    def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
+        """Return the constrained weights, (B, positions)."""
+
+    @abc.abstractmethod
+    def start(self, batch: int, grid: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+        """Return parameters to start from: random with a generator, the most even filter without one."""
+
+    def retract(self, parameters: Tensor) -> Tensor:
+        """Return the representative of the same weights that is best to go on from."""
+        return parameters
+
+
+def _uniform(batch: int, positions: int, generator: torch.Generator | None) -> Tensor:
+    if generator is None:
+        return torch.ones(batch, positions)
+    return torch.rand(batch, positions, generator=generator)
+
+
+@dataclass(frozen=True)
+class UnitL2(Filter):
+    """f = p / ||p||_2: many modes, either sign; the filter of the paper."""
+
+    def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
+        return parameters / parameters.norm(dim=1, keepdim=True).clamp_min(_TINY)
+
+    def start(self, batch: int, grid: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+        return _uniform(batch, math.prod(grid), generator)
+
+    def retract(self, parameters: Tensor) -> Tensor:
+        return parameters / parameters.norm(dim=1, keepdim=True).clamp_min(_TINY)
+
+
+@dataclass(frozen=True)
+class UnitL1(Filter):
+    """f = p / ||p||_1: sparser than the unit L2 norm, either sign."""
+
+    def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
+        return parameters / parameters.abs().sum(dim=1, keepdim=True).clamp_min(_TINY)
+
+    def start(self, batch: int, grid: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+        return _uniform(batch, math.prod(grid), generator)
+
+    def retract(self, parameters: Tensor) -> Tensor:
+        return parameters / parameters.norm(dim=1, keepdim=True).clamp_min(_TINY)
+
+
+@dataclass(frozen=True)
+class Softmax(Filter):
+    """f = softmax(p): positive, sums to one, tends to a single position."""
+
+    def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
+        return parameters.softmax(dim=1)
+
+    def start(self, batch: int, grid: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+        return _uniform(batch, math.prod(grid), generator)
+
+
+@dataclass(frozen=True)
+class Gaussian(Filter):
+    """f(x) proportional to exp(-|x - p|^2 / 2 sigma^2), summing to one: a single bump whose centre p is free.
+
+    The spread is `sigma` of a seventh of the grid along each axis: with sigma = 1 that is one cell of the 7 x 7
+    map for which the paper sets the covariance to the identity, and the same share of the picture on any other grid.
+    """
+
+    sigma: float = 1.0
+
+    def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
+        places = torch.stack(
+            torch.meshgrid(*(torch.arange(cells, dtype=parameters.dtype) for cells in grid), indexing="ij"), dim=-1
+        ).reshape(1, -1, len(grid))
+        spread = self.sigma * torch.tensor(grid, dtype=parameters.dtype) / 7
+        # The centre is a share of the grid, so that one step means as much on a coarse grid as on a fine one.
+        centre = parameters * torch.tensor(grid, dtype=parameters.dtype, device=parameters.device) - 0.5
+        distance = (places.to(parameters.device) - centre.unsqueeze(1)) / spread.to(parameters.device)
+        return (-0.5 * distance.square().sum(dim=-1)).softmax(dim=1)
+
+    def start(self, batch: int, grid: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+        if generator is None:
+            return torch.full((batch, len(grid)), 0.5)
+        return torch.rand(batch, len(grid), generator=generator)
+
+
+_TINY = 1e-30

@@ -1,0 +1,95 @@
+"""`Heatmap`: where the network looked, at the size of its input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_SMOOTH = {1: "linear", 2: "bilinear", 3: "trilinear"}
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """The maps of a batch and what made them.
+
+    `weights` is the map at the layer's own grid, with its sign: (B, *grid), or (B, K, *grid) where K maps a sample
+    were asked for. `maps` is what a person looks at: at the size of the input, between 0 and 1, the largest value of
+    each map 1 (a map that shows nothing is all 0). Where the sign means for and against (`keeps_sign`), it is the
+    positive part, else the magnitude; `signed` has both, between -1 and 1.
+    """
+
+    weights: Tensor
+    size: tuple[int, ...]
+    layer: str
+    method: str
+    keeps_sign: bool = False
+    classes: Tensor | None = None
+    solution: Any = None
+
+    @cached_property
+    def maps(self) -> Tensor:
+        """(B, *size) or (B, K, *size), between 0 and 1."""
+        shown = self.weights.clamp_min(0) if self.keeps_sign else self.weights.abs()
+        return self._scaled(self._resized(shown))
+
+    @cached_property
+    def signed(self) -> Tensor:
+        """(B, *size) or (B, K, *size), between -1 and 1; negative where a position speaks against."""
+        return self._scaled(self._resized(self.weights))
+
+    def __len__(self) -> int:
+        return self.weights.shape[0]
+
+    def overlay(self, image: Image, index: int = 0, *, which: int | None = None, signed: bool = False, **style: Any) -> Image:
+        """Lay one sample's map over its picture; `which` picks one of several maps, `style` goes to the renderer."""
+        from .rendering.overlay import overlay
+
+        return overlay(image, self._one(index, which, signed=signed).cpu().numpy(), signed=signed, **style)
+
+    def save(self, path: str | Path, image: Image | None = None, index: int = 0, **style: Any) -> Path:
+        """Write one sample's map: .npy holds the numbers of the whole batch, anything else is a picture."""
+        import numpy
+
+        from .rendering.files import write_whole
+
+        path = Path(path)
+        if path.suffix == ".npy":
+            with write_whole(path) as temporary, temporary.open("wb") as file:
+                numpy.save(file, self.maps.cpu().numpy())
+            return path
+        if image is None:
+            raise InputError("A picture of a map needs the image that it lies on: give save(path, image).")
+        picture = self.overlay(image, index, **style)
+        with write_whole(path) as temporary:
+            picture.save(temporary)
+        return path
+
+    def _one(self, index: int, which: int | None, *, signed: bool) -> Tensor:
+        maps = self.signed if signed else self.maps
+        if not -len(self) <= index < len(self):
+            raise InputError(f"There are {len(self)} maps, so index must be below that, not {index}.")
+        one = maps[index]
+        if one.ndim > len(self.size):
+            one = one[0 if which is None else which]
+        return one
+
+    def _resized(self, weights: Tensor) -> Tensor:
+        grid = weights.shape[-len(self.size) :]
+        stack = weights.reshape(-1, 1, *grid).float()
+        resized = torch.nn.functional.interpolate(stack, self.size, mode=_SMOOTH[len(self.size)], align_corners=False)
+        return resized.reshape(*weights.shape[: -len(self.size)], *self.size)
+
+    def _scaled(self, maps: Tensor) -> Tensor:
+        """Divide every map by its own largest magnitude."""
+        axes = tuple(range(-len(self.size), 0))
+        return maps / maps.abs().amax(dim=axes, keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny)

@@ -1,0 +1,1 @@
+"""Methods: from a network and inputs to a heatmap."""

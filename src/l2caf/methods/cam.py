@@ -1,0 +1,43 @@
+"""`CAM`: how much each position adds to a class score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import MethodError
+from ..networks.affine import Head
+from ..objectives import ClassSpecific
+from .method import Maps, Method
+
+
+@dataclass(frozen=True)
+class CAM(Method):
+    """M_c(x) = sum_k w_ck A_k(x), for a head that averages the positions and is linear after that.
+
+    The weights are not read off a module: M_c is the gradient of the class score in the filter, times the number of
+    positions, which is the same thing wherever the head is affine. The map shown is the positive part. Classes are
+    given as to `ClassSpecific`.
+    """
+
+    classes: int | Sequence[int] | None = None
+    top: int | None = None
+    each: Sequence[int] | Tensor | None = None
+
+    def formula(self, head: Head) -> Maps:
+        if not head.is_affine:
+            raise MethodError(
+                "CAM needs a head that averages the map and is linear after that, and this one is not: "
+                "use GradCAM or AttentionFilter."
+            )
+        replay = head.replay
+        asked = ClassSpecific(self.classes, self.top, self.each)
+        chosen = asked.choose(replay.output.detach())
+        hot = torch.nn.functional.one_hot(chosen.T, replay.output.shape[1]).to(replay.output)
+        contributions = head.gradients(hot) * replay.positions
+        several = self.top is not None or isinstance(self.classes, Sequence)
+        maps = contributions.unflatten(2, replay.layer.layout.grid)
+        return Maps(maps if several else maps[:, 0], keeps_sign=True, classes=chosen)

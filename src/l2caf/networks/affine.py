@@ -1,0 +1,246 @@
+"""How far downstream of the layer the network stays affine in the filter, found by probing and verified on the data.
+
+Along a line through the untouched filter, f(t) = 1 + t (r - 1) with a random r, an output o that is affine in f
+obeys o(t) + o(-t) = 2 o(0). Three runs of the head test this for every module output at once. No class of
+module is looked at.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .replay import OUTPUT, Replay, agree
+from .tape import Call, Tape
+
+COLUMN_BUDGET = 1 << 24  # numbers that may pass through the head at once while columns are computed
+
+
+@dataclass(frozen=True)
+class AffineMap:
+    """A module's output as a function of the filter: o(f) = offset + jacobian f, flattened to (B, m).
+
+    `jacobian` is (B, m, positions). Where `any_sign` is False it holds for non-negative filters only.
+    """
+
+    call: Call
+    jacobian: Tensor
+    offset: Tensor
+    any_sign: bool = True
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        jacobian = self.jacobian.to(weights.dtype)
+        return self.offset.to(weights.dtype) + (jacobian @ weights.unsqueeze(-1)).squeeze(-1)
+
+
+class Head:
+    """What follows the layer, and the cheapest verified way to compute it from a filter."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+        self._probe = _probe(replay, lowest=-1.0)
+        self._signed = _affine_calls(replay, self._probe)
+        self._unsigned: list[Call] = []
+        if not self._signed:
+            # A rectifier right after the layer is linear for filters of one sign.
+            self._probe = _probe(replay, lowest=0.0)
+            self._unsigned = _affine_calls(replay, self._probe)
+
+    @property
+    def probed(self) -> dict[Call, Tensor]:
+        """What the later calls gave at a random filter."""
+        return self._probe.outputs
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether the network's output is affine in the filter, for filters of any sign."""
+        return OUTPUT in self._signed
+
+    @property
+    def is_affine_where_positive(self) -> bool:
+        """Whether the network's output is affine in the filter, for non-negative filters only."""
+        return OUTPUT in self._unsigned
+
+    @property
+    def affine_calls(self) -> list[Call]:
+        """The later calls whose output is affine in the filter, in the order in which they finish."""
+        return [call for call in self._signed if call != OUTPUT]
+
+    def affine_map(self, call: Call = OUTPUT) -> AffineMap | None:
+        """Return a call's output as an affine map, or None where the data contradict it."""
+        if call not in self._maps:
+            self._maps[call] = self._find_map(call)
+        return self._maps[call]
+
+    @cached_property
+    def frontier(self) -> tuple[AffineMap, Tape] | None:
+        """The last call that is affine in the filter and through which all that depends on the filter passes."""
+        for call in reversed(self.affine_calls[-3:]):
+            mapping = self.affine_map(call)
+            if mapping is None:
+                continue
+            tape = self.replay.from_call(call)
+            if agree(self._from(tape, mapping(self._probe.weights)), self._probe.outputs[OUTPUT], slack=10):
+                return mapping, tape
+        return None
+
+    def output(self, weights: Tensor) -> Tensor:
+        """Return FT(f), computing as little as possible of the network."""
+        mapping = self.affine_map() if self.is_affine else None
+        if mapping is not None:
+            return mapping(weights).reshape(self.replay.output.shape)
+        if self.frontier is not None:
+            mapping, tape = self.frontier
+            return self._from(tape, mapping(weights))
+        return self.replay.filtered(weights)
+
+    def gradients(self, directions: Tensor) -> Tensor:
+        """Return the gradient in f of `directions . FT(f)` for an affine head: (K, B, m) gives (B, K, positions)."""
+        replay = self.replay
+        start, tape = self._pooled if self._pooled is not None else (None, None)
+        with torch.enable_grad():
+            if start is None or tape is None:
+                leaf = torch.ones(replay.batch, replay.positions, device=directions.device, requires_grad=True)
+                output = replay.filtered(leaf)
+            else:
+                leaf = replay.observed[start].detach().clone().requires_grad_()
+                output = self._from(tape, leaf)
+            rows = [
+                torch.autograd.grad(output.flatten(1), leaf, direction.to(output.dtype), retain_graph=True)[0]
+                for direction in directions
+            ]
+        gradients = torch.stack(rows, dim=1).flatten(2)
+        if start is None:
+            return gradients
+        return gradients @ replay.layer.layout.columns(replay.features) / replay.positions
+
+    @cached_property
+    def _maps(self) -> dict[Call, AffineMap | None]:
+        return {}
+
+    @cached_property
+    def _pooled(self) -> tuple[Call, Tape] | None:
+        """The last call whose output is the mean of the map over its positions, if all depends on the filter there."""
+        replay, probe = self.replay, self._probe
+        columns = replay.layer.layout.columns(replay.features)
+        mean = (columns @ probe.weights.to(columns.dtype).unsqueeze(-1)).squeeze(-1) / replay.positions
+        for call, output in reversed(probe.outputs.items()):
+            if call == OUTPUT or output.flatten(1).shape != mean.shape or not agree(output.flatten(1), mean, slack=10):
+                continue
+            tape = replay.from_call(call)
+            if agree(self._from(tape, mean), probe.outputs[OUTPUT], slack=10):
+                return call, tape
+        return None
+
+    def _find_map(self, call: Call) -> AffineMap | None:
+        for columns in (self._columns_from_mean, self._columns_at_once, self._columns_one_by_one):
+            try:
+                with torch.no_grad(), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # an operation without a batching rule only costs time
+                    values = columns(call)
+            except Exception:  # not every network can run many columns at once; one by one always works
+                if columns == self._columns_one_by_one:
+                    raise
+                continue
+            if values is None:
+                continue
+            offset = values[-1]
+            jacobian = (values[:-1] - offset).permute(1, 2, 0)
+            mapping = AffineMap(call, jacobian, offset, any_sign=call in self._signed)
+            if agree(mapping(self._probe.weights), self._probe.outputs[call].flatten(1), slack=30):
+                return mapping
+        return None
+
+    def _columns_from_mean(self, call: Call) -> Tensor | None:
+        """Push the positions' own channel vectors, which are the columns of the mean, through what follows it."""
+        if self._pooled is None:
+            return None
+        start, tape = self._pooled
+        calls = list(self.replay.observed)
+        if calls.index(call) < calls.index(start):
+            return None
+        columns = self.replay.layer.layout.columns(self.replay.features).permute(2, 0, 1) / self.replay.positions
+        columns = torch.cat([columns, torch.zeros_like(columns[:1])])
+        if call == start:
+            return columns
+        return _mapped(lambda column: self._from(tape, column, until=call).flatten(1), columns)
+
+    def _columns_at_once(self, call: Call) -> Tensor:
+        return _mapped(self._filtered(call), self._basis(), weight=self.replay.features.numel())
+
+    def _columns_one_by_one(self, call: Call) -> Tensor:
+        return torch.stack([self._filtered(call)(weights) for weights in self._basis()])
+
+    def _basis(self) -> Tensor:
+        """One filter a position, then the empty filter, which gives the offset."""
+        positions = self.replay.positions
+        return torch.eye(positions + 1, positions, device=self.replay.features.device)
+
+    def _filtered(self, call: Call) -> Callable[[Tensor], Tensor]:
+        until = None if call == OUTPUT else call
+
+        def filtered(weights: Tensor) -> Tensor:
+            return self.replay.filtered(weights.expand(self.replay.batch, -1), until=until).flatten(1)
+
+        return filtered
+
+    def _from(self, tape: Tape, value: Tensor, *, until: Call = OUTPUT) -> Tensor:
+        """Run what follows a later call with another value there."""
+        stored = tape.value
+        stop = None if until == OUTPUT else Call(until.module, until.index)
+        returned = tape.run(value.reshape(stored.shape).to(stored.dtype), until=stop)
+        return self.replay.output_of(returned, stop)
+
+
+@dataclass(frozen=True)
+class _Probe:
+    weights: Tensor
+    outputs: dict[Call, Tensor]
+    mirrored: dict[Call, Tensor]
+
+
+def _probe(replay: Replay, *, lowest: float) -> _Probe:
+    """Run the head at a random filter and at its mirror image in the untouched one."""
+    generator = torch.Generator().manual_seed(0)
+    spread = 2 * (1 - lowest)
+    weights = lowest + spread * torch.rand(replay.batch, replay.positions, generator=generator)
+    weights = weights.to(replay.features.device)
+    largest = replay.features[0].numel() // 4
+    return _Probe(weights, replay.observe(weights, largest=largest), replay.observe(2 - weights, largest=largest))
+
+
+def _affine_calls(replay: Replay, probe: _Probe) -> list[Call]:
+    return [
+        call
+        for call, middle in replay.observed.items()
+        if call in probe.outputs
+        and call in probe.mirrored
+        and _is_straight(probe.outputs[call], middle, probe.mirrored[call])
+    ]
+
+
+def _is_straight(one: Tensor, middle: Tensor, other: Tensor) -> bool:
+    """Tell whether three equally spaced values lie on a line, and move along it at all."""
+    precision = torch.finfo(middle.dtype).eps
+    # One sample that is not finite must not hide what the others show.
+    finite = (one + middle + other).flatten(1).isfinite().all(dim=1)
+    if not finite.any():
+        return False
+    one, middle, other = one[finite].double(), middle[finite].double(), other[finite].double()
+    moved = torch.maximum((one - middle).abs().amax(), (other - middle).abs().amax())
+    bend = (one + other - 2 * middle).abs().amax()
+    size = torch.maximum(one.abs().amax(), other.abs().amax())
+    rounding = 16 * precision * size
+    return bool(moved > rounding) and bool(bend <= max(1e-4, 4 * precision) * moved + rounding)
+
+
+def _mapped(function: Callable[[Tensor], Tensor], values: Tensor, *, weight: int | None = None) -> Tensor:
+    """Apply a function to every row of `values` at once, in chunks that fit the budget."""
+    chunk = max(1, COLUMN_BUDGET // max(1, weight or values[0].numel()))
+    mapped: Tensor = torch.func.vmap(function, chunk_size=chunk)(values)
+    return mapped

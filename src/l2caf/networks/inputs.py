@@ -1,0 +1,106 @@
+"""What a network is called with, and which part of what it returns is explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, OutputError
+
+Inputs = Tensor | Sequence[Any] | Mapping[str, Any]
+Select = str | int | Callable[[Any], Tensor] | None
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The positional and named arguments of one call of the network."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Arguments:
+        """Read a tensor, a sequence of positional arguments, or a mapping of named ones."""
+        if isinstance(inputs, Tensor):
+            arguments = cls((inputs,), {})
+        elif isinstance(inputs, Mapping):
+            arguments = cls((), dict(inputs))
+        elif isinstance(inputs, Sequence) and not isinstance(inputs, str):
+            arguments = cls(tuple(inputs), {})
+        else:
+            raise InputError(
+                f"The inputs are a {type(inputs).__name__}, but a network takes tensors: give a tensor of shape "
+                "(batch, channels, height, width), a tuple of arguments, or a dict of named ones."
+            )
+        main = arguments.main
+        if main.shape[0] == 0:
+            raise InputError("The batch is empty: give at least one input.")
+        # An inference tensor cannot take part in a later gradient, so it is copied into an ordinary one.
+        return arguments.map(lambda tensor: tensor.clone() if tensor.is_inference() else tensor.detach())
+
+    @property
+    def main(self) -> Tensor:
+        """The tensor whose spatial axes the maps are resized to: the first floating one with a batch and a map."""
+        for value in (*self.args, *self.kwargs.values()):
+            if isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 3:
+                return value
+        raise InputError(
+            "No input has a map to explain: one of them must be a floating-point tensor of at least three axes "
+            "(batch, channels, and one to three spatial axes), for example image.unsqueeze(0)."
+        )
+
+    @property
+    def batch(self) -> int:
+        return int(self.main.shape[0])
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Arguments:
+        """Apply a function to every tensor among the arguments."""
+
+        def apply(value: Any) -> Any:
+            return function(value) if isinstance(value, Tensor) else value
+
+        return Arguments(tuple(map(apply, self.args)), {key: apply(value) for key, value in self.kwargs.items()})
+
+    def first(self) -> Arguments:
+        """The arguments of the first sample alone."""
+        batch = self.batch
+        return self.map(lambda tensor: tensor[:1] if tensor.ndim and tensor.shape[0] == batch else tensor)
+
+
+def select_output(returned: Any, select: Select, batch: int) -> Tensor:
+    """Take the tensor to explain out of what the network returned, and check that it is one row a sample."""
+    chosen = _choose(returned, select)
+    if not isinstance(chosen, Tensor):
+        raise OutputError(
+            f"The network returns {_describe(chosen)}, not a tensor: say which part to explain with select=, "
+            "a key, an index, or a function of what the network returns."
+        )
+    if not torch.is_floating_point(chosen) or chosen.ndim < 1 or chosen.shape[0] != batch:
+        raise OutputError(
+            f"The network's output has shape {tuple(chosen.shape)} and type {chosen.dtype}, but a floating-point "
+            f"tensor with one row for each of the {batch} inputs is needed: choose it with select=."
+        )
+    return chosen
+
+
+def _choose(returned: Any, select: Select) -> Any:
+    if select is None:
+        return returned
+    try:
+        return select(returned) if callable(select) else returned[select]
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise OutputError(f"select={select!r} does not fit: the network returns {_describe(returned)}.") from error
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a dict with {', '.join(repr(key) for key in value) or 'nothing in it'}"
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return f"a {type(value).__name__}"

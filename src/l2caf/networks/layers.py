@@ -1,0 +1,202 @@
+"""Finding the layer where the filter sits, by watching one real run: shapes decide, never class names."""
+
+from __future__ import annotations
+
+import difflib
+import weakref
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import LayerError, NetworkError
+from .custody import borrowed, forwards_replaced
+from .inputs import Arguments, Inputs, Select, select_output
+from .layout import Layout, infer_layout
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One call of one module whose output holds a map, with the layout of that map.
+
+    `reaches` tells whether the network's output changes at all when the map does: the patch tokens after the last
+    attention of a classifier that reads only its class token, for one, reach nothing.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    layout: Layout
+    call: int = 0
+    calls: int = 1
+    reaches: bool = True
+
+    def __str__(self) -> str:
+        return self.name if self.calls == 1 else f"{self.name} (call {self.call + 1} of {self.calls})"
+
+
+def usable_layers(network: nn.Module, inputs: Inputs, *, select: Select = None) -> list[Layer]:
+    """List the layers whose output holds a map, in the order in which they finish."""
+    return list(_survey(network, Arguments.of(inputs), select).layers)
+
+
+def find_layer(
+    network: nn.Module,
+    arguments: Arguments,
+    layer: str | nn.Module | None,
+    *,
+    call: int | None = None,
+    select: Select = None,
+) -> Layer:
+    """Turn a name, a module or nothing into a layer; nothing means the last one whose map reaches the output."""
+    survey = _survey(network, arguments, select)
+    if layer is None:
+        found = survey.default()
+        layer = found.name
+        if call is None:
+            return found
+    name = layer if isinstance(layer, str) else _name_of(network, layer)
+    matches = [candidate for candidate in survey.layers if candidate.name == name]
+    if not matches:
+        raise LayerError(survey.why_not(network, name))
+    chosen = matches[-1 if call is None else call] if -len(matches) <= (call or 0) < len(matches) else None
+    if chosen is None:
+        raise LayerError(f"Layer {name!r} is called {len(matches)} times, so call must be below that, not {call}.")
+    return chosen
+
+
+def forget(network: nn.Module) -> None:
+    """Drop what was learnt of a network, for one whose modules have been exchanged since."""
+    _surveys.pop(network, None)
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """What one run of a network showed."""
+
+    layers: tuple[Layer, ...]
+    called: frozenset[str]
+    output_is_map: bool
+
+    def default(self) -> Layer:
+        if not self.layers:
+            raise LayerError(
+                "No layer of this network has a spatial map: the filter needs a convolutional or token layer with "
+                "more than one position, so give an input that is large enough, or another network."
+            )
+        layers = self.layers
+        if self.output_is_map:
+            # The last map of a dense predictor is its answer; where it looked shows at its coarsest layer.
+            coarsest = min(layer.layout.positions for layer in layers)
+            layers = tuple(layer for layer in layers if layer.layout.positions == coarsest)
+        last = layers[-1]
+        # Where the last map reaches nothing, go back along the stream of the same shape to one that does.
+        stream = [layer for layer in layers if layer.shape == last.shape and layer.reaches]
+        return stream[-1] if stream else last
+
+    def why_not(self, network: nn.Module, name: str) -> str:
+        usable = [layer.name for layer in self.layers]
+        near = difflib.get_close_matches(name, usable, n=3, cutoff=0.3) or usable[-3:]
+        names = dict(network.named_modules())
+        if name not in names:
+            fault = f"There is no layer {name!r}"
+        elif name not in self.called:
+            fault = f"Layer {name!r} is not called when the network runs"
+        else:
+            fault = f"The output of layer {name!r} has no spatial map"
+        return f"{fault}; the nearest usable ones are {', '.join(near) or 'none'}."
+
+
+# What a run shows of a network depends on its modules and the input's shape alone, so it is looked at once.
+_surveys: weakref.WeakKeyDictionary[nn.Module, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
+
+
+def _survey(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
+    known = _surveys.setdefault(network, {})
+    shapes: list[Any] = []
+    arguments.map(lambda tensor: shapes.append(tuple(tensor.shape[1:])) or tensor)  # type: ignore[func-returns-value]
+    key = (tuple(shapes), len(list(network.modules())), arguments.main.dtype)
+    if key not in known:
+        known[key] = _look(network, arguments.first(), select)
+    return known[key]
+
+
+def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
+    """Run one sample, note every output that holds a map, and ask the gradient which of them reach the output."""
+    input_shape = tuple(arguments.main.shape)
+    names = {module: name for name, module in network.named_modules()}
+    noted: list[tuple[Layer, Tensor]] = []
+    called: set[str] = set()
+
+    def watching(module: nn.Module) -> Any:
+        forward = module.forward
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            output = forward(*args, **kwargs)
+            called.add(names[module])
+            if isinstance(output, Tensor) and output.is_floating_point():
+                layout = infer_layout(tuple(output.shape), input_shape)
+                if layout is not None:
+                    layer = Layer(names[module], type(module).__name__, tuple(output.shape[1:]), layout)
+                    noted.append((layer, output))
+            return output
+
+        return watched
+
+    watched = {module: watching(module) for module in network.modules() if module is not network}
+    main = arguments.main
+    differentiable = arguments.map(lambda tensor: tensor.clone().requires_grad_() * 1 if tensor is main else tensor)
+    with borrowed(network), forwards_replaced(watched), torch.enable_grad():
+        returned = network(*differentiable.args, **differentiable.kwargs)
+    output = select_output(returned, select, arguments.batch)
+    reaching = _reaching(output, [tensor for _, tensor in noted], [layer.layout for layer, _ in noted])
+    layers = [replace(layer, reaches=reach) for (layer, _), reach in zip(noted, reaching, strict=True)]
+    return _Survey(
+        layers=tuple(_numbered(layers)),
+        called=frozenset(called),
+        output_is_map=infer_layout(tuple(output.shape), input_shape) is not None,
+    )
+
+
+def _reaching(output: Tensor, tensors: list[Tensor], layouts: list[Layout]) -> list[bool]:
+    """Tell for each map whether the output has a gradient there; where none can be had, give the benefit of doubt."""
+    asked = [tensor for tensor in tensors if tensor.requires_grad]
+    if not asked or not output.requires_grad:
+        return [True] * len(tensors)
+    projection = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
+    try:
+        gradients = iter(torch.autograd.grad(output, asked, projection, allow_unused=True))
+    except RuntimeError:  # a network that is not differentiable as it runs here
+        return [True] * len(tensors)
+    reaches = []
+    for tensor, layout in zip(tensors, layouts, strict=True):
+        gradient = next(gradients) if tensor.requires_grad else None
+        reaches.append(gradient is not None and bool((layout.columns(gradient) != 0).any()))
+    return reaches if any(reaches) else [True] * len(tensors)
+
+
+def _numbered(layers: list[Layer]) -> list[Layer]:
+    totals: dict[str, int] = {}
+    numbered = []
+    for layer in layers:
+        index = totals.get(layer.name, 0)
+        totals[layer.name] = index + 1
+        numbered.append(replace(layer, call=index))
+    return [replace(layer, calls=totals[layer.name]) for layer in numbered]
+
+
+def _name_of(network: nn.Module, module: nn.Module) -> str:
+    for name, candidate in network.named_modules():
+        if candidate is module:
+            return name
+    raise LayerError(f"The given {type(module).__name__} is no module of this network: name one of its own layers.")
+
+
+def module_named(network: nn.Module, name: str) -> nn.Module:
+    """Return the module of a layer's name."""
+    try:
+        return network.get_submodule(name)
+    except AttributeError as error:
+        raise NetworkError(f"There is no module {name!r} in this network.") from error

@@ -1,0 +1,106 @@
+"""Where the channel and the spatial axes are in a layer's output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+MOST_PREFIX_TOKENS = 8  # a class token, a distillation token and the usual four registers fit well inside
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The axes of a feature map: a grid of positions, each with a vector of channels.
+
+    `channels_first` is (B, C, *grid), `channels_last` is (B, *grid, C) and `tokens` is (B, prefix + positions, C).
+
+    >>> Layout("tokens", grid=(14, 14), prefix=1).positions
+    196
+    """
+
+    kind: Literal["channels_first", "channels_last", "tokens"]
+    grid: tuple[int, ...]
+    prefix: int = 0
+
+    @property
+    def positions(self) -> int:
+        return math.prod(self.grid)
+
+    def columns(self, features: Tensor) -> Tensor:
+        """Return the features as (B, C, positions), whatever the layout; prefix tokens are left out."""
+        if self.kind == "channels_first":
+            return features.flatten(2)
+        if self.kind == "channels_last":
+            return features.flatten(1, -2).transpose(1, 2)
+        return features[:, self.prefix :].transpose(1, 2)
+
+    def weigh(self, features: Tensor, weights: Tensor) -> Tensor:
+        """Multiply every position of (B, ...) features by its weight in (B, positions); prefix tokens keep theirs."""
+        weights = weights.to(features.dtype)
+        if self.kind == "channels_first":
+            return features * weights.reshape(-1, 1, *self.grid)
+        if self.kind == "channels_last":
+            return features * weights.reshape(-1, *self.grid, 1)
+        untouched = weights.new_ones(weights.shape[0], self.prefix)
+        return features * torch.cat([untouched, weights.flatten(1)], dim=1).unsqueeze(-1)
+
+
+def infer_layout(output_shape: Sequence[int], input_shape: Sequence[int]) -> Layout | None:
+    """Tell how a layer's output is laid out, or None where it holds no map of the input.
+
+    Only shapes are looked at: the grid must have more than one position, be no finer than the input, and have
+    the input's own proportions to within a cell. `input_shape` is (B, ..., *size).
+
+    >>> infer_layout((2, 197, 768), (2, 3, 224, 224))
+    Layout(kind='tokens', grid=(14, 14), prefix=1)
+    >>> infer_layout((2, 1280, 1, 1), (2, 3, 224, 224)) is None
+    True
+    """
+    if len(output_shape) < 3 or output_shape[0] != input_shape[0]:
+        return None
+    axes = len(output_shape) - 2
+    finest = len(input_shape) - 2
+    if axes <= finest:
+        size = tuple(input_shape[-axes:])
+        if _is_map(tuple(output_shape[2:]), size) and not (axes == 1 and finest > 1):
+            return Layout("channels_first", tuple(output_shape[2:]))
+        if _is_map(tuple(output_shape[1:-1]), size) and axes > 1:
+            return Layout("channels_last", tuple(output_shape[1:-1]))
+    if axes == 1 and finest > 1:
+        return _tokens(output_shape[1], tuple(input_shape[2:]))
+    return None
+
+
+def _is_map(grid: tuple[int, ...], size: tuple[int, ...]) -> bool:
+    if math.prod(grid) < 2 or any(cells > pixels for cells, pixels in zip(grid, size, strict=True)):
+        return False
+    if len(grid) < 2:
+        return True
+    # Time or depth may be strided apart from height and width, so only the last two axes must agree.
+    (rows, columns), (height, width) = grid[-2:], size[-2:]
+    return abs(rows - columns * height / width) <= 1.5 or abs(columns - rows * width / height) <= 1.5
+
+
+def _tokens(count: int, size: tuple[int, ...]) -> Layout | None:
+    for prefix in range(MOST_PREFIX_TOKENS):
+        for grid in _grids(count - prefix, size):
+            return Layout("tokens", grid, prefix)
+    return None
+
+
+def _grids(positions: int, size: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the grids of so many positions that have the proportions of an input of this size."""
+    depths = range(1, size[0] + 1) if len(size) == 3 else (None,)
+    height, width = size[-2:]
+    for depth in depths:
+        if positions < 4 or positions % (depth or 1):
+            continue
+        area = positions // (depth or 1)
+        rows = round(math.sqrt(area * height / width))
+        if rows and area % rows == 0 and _is_map((rows, area // rows), (height, width)):
+            yield (rows, area // rows) if depth is None else (depth, rows, area // rows)

@@ -1,0 +1,164 @@
+"""`Replay`: one run of a network, and FT(f), its output with the layer's map weighed by a filter."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, LayerError, NetworkError
+from .custody import unwrap
+from .inputs import Arguments, Inputs, Select, select_output
+from .layers import Layer, find_layer, forget, module_named
+from .tape import Call, Tape
+
+# The layers, a network, at which a lean tape was found wanting.
+_needs_copies: weakref.WeakKeyDictionary[nn.Module, set[str]] = weakref.WeakKeyDictionary()
+
+
+class Replay:
+    """A network, run once on a batch and cut at a layer.
+
+    `features` is the layer's output A, `output` the untouched output NT = head(A), and `filtered(f)` is
+    FT(f) = head(A * f) for weights f of shape (B, positions): only what follows the layer is computed. Gradients
+    flow from f on, and the network is as it was found before and after every call.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        inputs: Inputs,
+        *,
+        layer: str | nn.Module | None = None,
+        call: int | None = None,
+        select: Select = None,
+    ) -> None:
+        self.network = unwrap(network)
+        self.arguments = Arguments.of(inputs)
+        self.select = select
+        self.evaluations = 0  # how often what follows the layer was computed
+        self.observed: dict[Call, Tensor] = {}  # what the modules after the layer gave, where it is small
+        try:
+            self._start(find_layer(self.network, self.arguments, layer, call=call, select=select))
+        except _Outdated:
+            forget(self.network)
+            self._start(find_layer(self.network, self.arguments, layer, call=call, select=select))
+
+    @property
+    def batch(self) -> int:
+        return self.arguments.batch
+
+    @property
+    def positions(self) -> int:
+        return self.layer.layout.positions
+
+    def filtered(self, weights: Tensor, *, until: Call | None = None) -> Tensor:
+        """Return FT(f): the output, or that of a later call, with every position of the map weighed."""
+        return self.head(self.layer.layout.weigh(self.features, weights), until=until)
+
+    def head(self, features: Tensor, *, until: Call | None = None) -> Tensor:
+        """Return the output, or that of a later call, with another map at the layer."""
+        self.evaluations += 1
+        return self.output_of(self.tape.run(features, until=until), until)
+
+    def whole(self, weights: Tensor) -> Tensor:
+        """Return FT(f) by running the whole network, as one would without a tape; the slow way, for comparison."""
+        self.evaluations += 1
+        returned = self.tape.run_whole(lambda features: self.layer.layout.weigh(features, weights))
+        return self.output_of(returned, None)
+
+    def observe(self, weights: Tensor, *, largest: int) -> dict[Call, Tensor]:
+        """Return the outputs of the later module calls, in order, that have at most `largest` numbers a sample."""
+        seen: dict[Call, Tensor] = {}
+
+        def note(call: Call, output: Any) -> None:
+            fits = isinstance(output, Tensor) and output.is_floating_point() and output.shape[:1] == (self.batch,)
+            if fits and self.tape.computes(call) and output[0].numel() <= largest:
+                seen[call] = output.clone()  # the next module may write into it
+
+        with torch.no_grad():
+            self.evaluations += 1
+            weighed = self.layer.layout.weigh(self.features, weights)
+            seen[OUTPUT] = self.output_of(self.tape.run(weighed, observe=note), None)
+        return seen
+
+    def from_call(self, call: Call) -> Tape:
+        """Return a tape that is cut at a later call, so that a re-run computes only what follows that."""
+        return Tape(self.network, self.arguments, call, before=self.tape, value_before=self.features)
+
+    def name_of(self, call: Call) -> str:
+        """Return the dotted name of a later call's module."""
+        return next((name for name, module in self.network.named_modules() if module is call.module), "output")
+
+    def later_call(self, name: str) -> Call:
+        """Return the last call, after the layer, of the module of that name."""
+        module = module_named(self.network, name)
+        calls: list[Call] = []
+        with torch.no_grad():
+            self.tape.run(self.features, observe=lambda call, _: calls.append(call))
+        for call in reversed(calls):
+            if call.module is module and self.tape.computes(call):
+                return call
+        raise LayerError(f"Module {name!r} does not run after layer {self.layer}: choose one that does.")
+
+    def _start(self, layer: Layer) -> None:
+        self.layer = layer
+        self.cut = Call(module_named(self.network, layer.name), layer.call)
+        needs_copies = _needs_copies.setdefault(self.network, set())
+        tape = self._recorded(safe=layer.name in needs_copies)
+        if tape is None:
+            # Somewhere glue reads or writes what a lean tape does not keep: copies of everything are always right.
+            needs_copies.add(layer.name)
+            tape = self._recorded(safe=True)
+        if tape is None:
+            raise NetworkError(
+                "The network gives another output when it is run again on the same input, so no filter can be judged: "
+                "switch off what is random in its forward pass."
+            )
+        self.tape = tape
+
+    def _recorded(self, *, safe: bool) -> Tape | None:
+        """Record a tape, and return it only if a re-run with nothing filtered gives the same output."""
+        tape = Tape(self.network, self.arguments, self.cut, safe=safe)
+        shape = (self.batch, *self.layer.shape)
+        if not isinstance(tape.value, Tensor) or tape.cut_calls != self.layer.calls or tape.value.shape != shape:
+            raise _Outdated
+        self.tape, self.features = tape, tape.value
+        self.output = select_output(tape.returned, self.select, self.batch)
+        tape.returned = None
+        if tape.written_into():
+            return None
+        ones = torch.ones(self.batch, self.positions, device=self.features.device)
+        try:
+            self.observed = self.observe(ones, largest=self.features[0].numel() // 4)
+        except Exception:  # a network may fail in any way on the stand-ins of a lean tape
+            if safe:
+                raise
+            return None
+        return tape if agree(self.observed[OUTPUT], self.output) else None
+
+    def output_of(self, returned: Any, until: Call | None) -> Tensor:
+        """Take the tensor of interest out of what a run returned."""
+        if until is not None:
+            if not isinstance(returned, Tensor):
+                raise InputError(f"Module {self.name_of(until)!r} gives no tensor, so nothing can be compared there.")
+            return returned
+        return select_output(returned, self.select, self.batch)
+
+
+class _Outdated(Exception):
+    """The network is no longer what an earlier look at it showed."""
+
+
+OUTPUT = Call(nn.Identity(), -1)  # stands for the network's own output among the later calls
+
+
+def agree(a: Tensor, b: Tensor, *, slack: float = 1.0) -> bool:
+    """Tell whether two computations of the same thing agree to within their precision."""
+    tolerance = slack * max(1e-5, 16 * torch.finfo(b.dtype).eps)
+    a, b = a.detach().double(), b.detach().double()
+    scale = b.abs().nan_to_num(0, 0, 0).max().clamp_min(1e-30) if b.numel() else 1.0
+    same = ((a - b).abs() <= tolerance * scale) | (a == b) | (a.isnan() & b.isnan())
+    return bool(same.all())

@@ -1,0 +1,238 @@
+"""A recorded run of a network, cut where one call of one module returned.
+
+While the network runs, every module call that finishes before the cut is noted, unless it lies inside another
+such call. To run the network again with another value at the cut, the noted calls return what they returned
+before, the cut returns the new value, and only what comes after it is computed. Nothing is known of the
+architecture: skip connections, functional glue and modules that are called many times all work.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .custody import Forward, borrowed, forwards_replaced
+from .inputs import Arguments
+
+
+@dataclass(frozen=True)
+class Call:
+    """The index-th call of a module in one run."""
+
+    module: nn.Module
+    index: int
+
+
+Observer = Callable[[Call, Any], None]
+
+
+class _Noted:
+    """A finished call with what it returned, or with a stand-in once nobody can read that any more."""
+
+    __slots__ = ("held", "module", "value", "version")
+
+    def __init__(self, module: nn.Module, value: Any) -> None:
+        self.module = module
+        self.value = value
+        self.held = isinstance(value, Tensor)
+        self.version = 0
+
+    def release_if_unread(self) -> None:
+        # One reference is ours and one is getrefcount's own: no variable of the running network holds the tensor.
+        if self.held and sys.getrefcount(self.value) <= 2:
+            self.value = _stand_in(self.value)
+            self.held = False
+
+
+class _Reached(BaseException):
+    """Ends a run at the module whose output was asked for; no `except Exception` of a network catches it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Tape:
+    """One run of `network`, cut at one call.
+
+    A lean tape keeps only what the network itself still held when the cut returned: what nobody holds, nobody
+    can read. Glue that reads a value before it is dropped, or that writes into one, breaks this; the caller
+    verifies a lean tape by running it, and records a `safe` one, with copies of everything, where that fails.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        arguments: Arguments,
+        cut: Call,
+        *,
+        safe: bool = False,
+        before: Tape | None = None,
+        value_before: Tensor | None = None,
+    ) -> None:
+        self.network = network
+        self.arguments = arguments
+        self.cut = cut
+        self.safe = safe
+        self.value: Any = None
+        self.returned: Any = None
+        self.cut_calls = 0
+        self._noted: list[_Noted] = []
+        self._cut_seen = False
+        base = before._scripted(value_before) if before is not None else {}
+        self._record(base)
+
+    def run(self, value: Any, *, until: Call | None = None, observe: Observer | None = None) -> Any:
+        """Run what follows the cut with `value` there; return what the network (or the call `until`) returns."""
+        replacements = self._scripted(value)
+        if observe is not None or until is not None:
+            replacements = _watched(self.network, replacements, until, observe)
+        with borrowed(self.network), forwards_replaced(replacements), _differentiable_recurrence(self.network):
+            try:
+                return self.network(*self.arguments.args, **self.arguments.kwargs)
+            except _Reached as reached:
+                return reached.value
+
+    def run_whole(self, at_cut: Callable[[Any], Any]) -> Any:
+        """Run the whole network, every layer of it, with a function applied to what the cut returns."""
+        forward = self.cut.module.forward
+        calls = iter(range(sys.maxsize))
+
+        def applying(*args: Any, **kwargs: Any) -> Any:
+            output = forward(*args, **kwargs)
+            return at_cut(output) if next(calls) == self.cut.index else output
+
+        replaced = forwards_replaced({self.cut.module: applying})
+        with borrowed(self.network), replaced, _differentiable_recurrence(self.network):
+            return self.network(*self.arguments.args, **self.arguments.kwargs)
+
+    def computes(self, call: Call) -> bool:
+        """Tell whether a re-run computes this call, rather than answering it from the tape."""
+        answered = sum(noted.module is call.module for noted in self._noted) + (call.module is self.cut.module)
+        return call.index >= answered
+
+    def written_into(self) -> bool:
+        """Tell whether the rest of the network changed, in place, a value that a re-run would need unchanged."""
+        return not self.safe and any(noted.held and noted.value._version != noted.version for noted in self._noted)
+
+    def _record(self, base: dict[nn.Module, Forward]) -> None:
+        frames: list[list[_Noted]] = [[]]
+        counts: dict[nn.Module, int] = defaultdict(int)
+        replacements = {}
+        for module in self.network.modules():
+            if module is not self.network:
+                forward = base.get(module, module.forward)
+                replacements[module] = self._recording(module, forward, frames, counts)
+        with borrowed(self.network), torch.no_grad(), forwards_replaced(replacements):
+            self.returned = self.network(*self.arguments.args, **self.arguments.kwargs)
+        self.cut_calls = counts[self.cut.module]
+
+    def _recording(
+        self, module: nn.Module, forward: Forward, frames: list[list[_Noted]], counts: dict[nn.Module, int]
+    ) -> Forward:
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            index = counts[module]
+            counts[module] = index + 1
+            if self._cut_seen:
+                return forward(*args, **kwargs)
+            if not self.safe:
+                for frame in frames:
+                    for noted in frame:
+                        noted.release_if_unread()
+            frames.append([])
+            try:
+                output = forward(*args, **kwargs)
+            finally:
+                inside = frames.pop()
+            if self._cut_seen:
+                return output  # the cut lies inside this call, so a re-run enters it again
+            if module is self.cut.module and index == self.cut.index:
+                self._cut_here(output, [*frames])
+                return output
+            del inside  # this call returns whole, so what it called will not be called again
+            frames[-1].append(_Noted(module, _copied(output) if self.safe else output))
+            return output
+
+        return recorded
+
+    def _cut_here(self, output: Any, frames: list[list[_Noted]]) -> None:
+        self._cut_seen = True
+        self.value = _copied(output)  # what follows may write into it
+        for frame in frames:
+            for noted in frame:
+                if not self.safe:
+                    noted.release_if_unread()
+                    noted.version = noted.value._version if noted.held else 0
+                self._noted.append(noted)
+
+    def _scripted(self, value: Any) -> dict[nn.Module, Forward]:
+        """Return forwards that answer the noted calls from the tape, then the cut, then compute as ever."""
+        answers: dict[nn.Module, list[Any]] = defaultdict(list)
+        for noted in self._noted:
+            answers[noted.module].append(noted.value)
+        answers[self.cut.module].append(_Exactly(value))
+        return {module: self._answering(module.forward, iter(values)) for module, values in answers.items()}
+
+    def _answering(self, forward: Forward, values: Iterator[Any]) -> Forward:
+        def answered(*args: Any, **kwargs: Any) -> Any:
+            for value in values:
+                if isinstance(value, _Exactly):
+                    return value.value
+                return _copied(value) if self.safe else value
+            return forward(*args, **kwargs)
+
+        return answered
+
+
+@dataclass(frozen=True)
+class _Exactly:
+    value: Any
+
+
+def _watched(
+    network: nn.Module, forwards: dict[nn.Module, Forward], until: Call | None, observe: Observer | None
+) -> dict[nn.Module, Forward]:
+    def watch(module: nn.Module, forward: Forward) -> Forward:
+        calls = iter(range(sys.maxsize))
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            call = Call(module, next(calls))
+            output = forward(*args, **kwargs)
+            if observe is not None:
+                observe(call, output)
+            if call == until:
+                raise _Reached(output)
+            return output
+
+        return watched
+
+    targets = network.modules() if observe is not None or until is None else (until.module, *forwards)
+    return {module: watch(module, forwards.get(module, module.forward)) for module in targets if module is not network}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.clone()
+    return torch.utils._pytree.tree_map_only(Tensor, Tensor.clone, value)
+
+
+def _stand_in(value: Tensor) -> Tensor:
+    """Return a tensor of the same shape that takes no memory and shows itself wherever it is read: all NaN."""
+    filler = float("nan") if value.is_floating_point() else 0
+    return torch.full((), filler, dtype=value.dtype, device=value.device).expand(value.shape)
+
+
+@contextmanager
+def _differentiable_recurrence(network: nn.Module) -> Iterator[None]:
+    """cuDNN refuses the gradient of a recurrent layer in evaluation mode; torch's own kernels give it."""
+    if torch.is_grad_enabled() and any(isinstance(module, nn.RNNBase) for module in network.modules()):
+        with torch.backends.cudnn.flags(enabled=False):
+            yield
+    else:
+        yield

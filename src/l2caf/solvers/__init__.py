@@ -1,0 +1,1 @@
+"""Solvers: from a problem to a filter."""

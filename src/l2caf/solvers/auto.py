@@ -1,0 +1,59 @@
+"""`Auto`: the solver that fits, chosen by looking at the problem, and the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from ..problem import Problem
+from .exact import Exact
+from .riemannian import Riemannian
+from .solver import Found, Solution, Solver, judged
+
+
+@dataclass(frozen=True)
+class Auto(Solver):
+    """Chooses by this table; `choose` tells what it would do and why.
+
+    | endpoint in the filter            | filter | objective                | solver                        |
+    |-----------------------------------|--------|--------------------------|-------------------------------|
+    | affine                            | UnitL2 | linear or sum of squares | Exact                         |
+    | affine for non-negative filters   | UnitL2 | linear or sum of squares | Exact where its filter is     |
+    |                                   |        |                          | non-negative, else Riemannian |
+    | anything else                     | any    | any                      | Riemannian                    |
+    """
+
+    riemannian: Riemannian = field(default_factory=Riemannian)
+
+    def choose(self, problem: Problem) -> tuple[Solver, str]:
+        """Return the solver and the reason for it."""
+        exact = Exact()
+        why_not = exact.why_not(problem)
+        if why_not is None:
+            return exact, f"the {problem.endpoint_name} is affine in the filter"
+        return self.riemannian, why_not
+
+    def search(self, problem: Problem) -> Found:
+        solver, _ = self.choose(problem)
+        if not isinstance(solver, Exact):
+            return solver.search(problem)
+        found, accepted = solver.attempt(problem)
+        return found if bool(accepted.all()) else _merged(found, self.riemannian.search(problem), accepted)
+
+    def solve(self, problem: Problem, *, reason: str = "") -> Solution:
+        solver, why = self.choose(problem)
+        solution = super().solve(problem, reason=why)
+        return replace(solution, solver=type(solver).__name__)
+
+
+def _merged(one: Found, other: Found, use_one: torch.Tensor) -> Found:
+    """Take each sample from the one or the other."""
+    pick = use_one.unsqueeze(1)
+    return Found(
+        weights=torch.where(pick, one.weights, other.weights.to(one.weights)),
+        loss=torch.where(use_one, one.loss, other.loss.to(one.loss)),
+        steps=torch.where(use_one, one.steps.to(other.steps), other.steps),
+        evaluations=torch.where(use_one, one.evaluations.to(other.steps), other.evaluations),
+        outcome=[a if use else b for use, a, b in zip(use_one.tolist(), one.outcome, other.outcome, strict=True)],
+    )

@@ -1,0 +1,92 @@
+"""`GradientDescent`: the paper's own procedure, the reference that the other solvers are measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..problem import Problem
+from .solver import Found, Outcome, Solver
+
+
+@dataclass(frozen=True)
+class GradientDescent(Solver):
+    """Random start in [0, 1], descent with a decaying rate, stop when the loss has stood still for a while.
+
+    A sample stops when |L_l - L_(l-window)| < tolerance, or after `steps`. The rate falls linearly to nought.
+    `vanilla` runs the whole network in every step, as one would without a cut; the result is the same.
+    `keep_path` keeps the filter of every step, for slow motion.
+    """
+
+    steps: int = 1000
+    learning_rate: float = 0.5
+    adam: bool = False
+    tolerance: float = 1e-5
+    window: int = 50
+    seed: int = 0
+    vanilla: bool = False
+    keep_path: bool = False
+
+    def search(self, problem: Problem) -> Found:
+        generator = torch.Generator().manual_seed(self.seed)
+        # Every sample draws its own numbers from the same seed, so that a batch gives what its samples give alone.
+        start = problem.filter.start(1, problem.grid, generator).to(problem.device)
+        parameters = start.repeat(problem.batch, 1).requires_grad_()
+        losses_at = problem.whole_losses if self.vanilla else problem.replayed_losses
+        optimizer: torch.optim.Optimizer = (
+            torch.optim.Adam([parameters], lr=self.learning_rate)
+            if self.adam
+            else torch.optim.SGD([parameters], lr=self.learning_rate)
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / self.steps)
+        return self._descend(problem, parameters, optimizer, schedule, losses_at)
+
+    def _descend(
+        self,
+        problem: Problem,
+        parameters: Tensor,
+        optimizer: torch.optim.Optimizer,
+        schedule: torch.optim.lr_scheduler.LambdaLR,
+        losses_at: Callable[[Tensor], Tensor],
+    ) -> Found:
+        history: list[Tensor] = []
+        path: list[Tensor] = []
+        running = torch.ones(problem.batch, dtype=torch.bool, device=problem.device)
+        steps = torch.zeros(problem.batch, dtype=torch.int64, device=problem.device)
+        stood_still = torch.zeros_like(running)
+        for step in range(self.steps):
+            with torch.enable_grad():
+                weights = problem.filter.weights(parameters, problem.grid)
+                losses = losses_at(weights)
+                (gradient,) = torch.autograd.grad(losses.sum(), parameters)
+            history.append(losses.detach().double())
+            if self.keep_path:
+                path.append(weights.detach().clone())
+            steps += running
+            if step >= self.window:
+                stood_still |= (history[-1] - history[-1 - self.window]).abs() < self.tolerance
+            running = ~stood_still & history[-1].isfinite()
+            if not running.any():
+                break
+            frozen = parameters.detach()[~running].clone()
+            parameters.grad = gradient
+            optimizer.step()
+            schedule.step()
+            with torch.no_grad():
+                parameters[~running] = frozen
+        with torch.no_grad():
+            weights = problem.filter.weights(parameters, problem.grid)
+            losses = losses_at(weights).double()
+        outcome = [Outcome.CONVERGED if still else Outcome.STEP_LIMIT for still in stood_still.tolist()]
+        return Found(
+            weights.detach(),
+            losses,
+            steps,
+            steps,
+            outcome,
+            path=torch.stack(path) if path else None,
+            losses=torch.stack(history),
+        )

@@ -1,0 +1,144 @@
+"""`Riemannian`: descent for heads that are not affine, all samples at once, each with its own step and stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..filters import UnitL2
+from ..objectives import LeastSquares
+from ..problem import Problem
+from .solver import Found, Outcome, Solver
+from .sphere import nearest_on_sphere
+
+
+@dataclass(frozen=True)
+class Riemannian(Solver):
+    """Limited-memory BFGS on the filter's own surface, with a backtracking line search.
+
+    Every evaluation of the head serves all samples: each tries a point of its own, and takes it or shortens its
+    step. A sample stops when `patience` steps in a row lowered its loss by less than `tolerance` of what it has
+    gained since the start, or after `evaluations`.
+    """
+
+    evaluations: int = 150
+    tolerance: float = 1e-4
+    patience: int = 3
+    memory: int = 12
+
+    def search(self, problem: Problem) -> Found:
+        state = _State(problem, self.memory)
+        for start in _starts(problem):
+            state.consider(start)
+        while state.count < self.evaluations and bool(state.running.any()):
+            state.step(tolerance=self.tolerance, patience=self.patience)
+        outcome = [Outcome.STEP_LIMIT if running else Outcome.CONVERGED for running in state.running.tolist()]
+        weights = problem.filter.weights(state.point, problem.grid)
+        return Found(weights.float(), state.loss, state.steps, state.evaluations, outcome)
+
+
+class _State:
+    """The samples' points, losses, gradients and curvature memories."""
+
+    def __init__(self, problem: Problem, memory: int) -> None:
+        self.problem = problem
+        self.memory = memory
+        batch, device = problem.batch, problem.device
+        self.point = problem.filter.retract(problem.filter.start(batch, problem.grid).to(device).double())
+        self.loss = torch.full((batch,), torch.inf, dtype=torch.float64, device=device)
+        self.gradient = torch.zeros_like(self.point)
+        self.first_loss = self.loss.clone()
+        self.stride = torch.ones_like(self.loss)
+        self.steps = torch.zeros(batch, dtype=torch.int64, device=device)
+        self.evaluations = torch.zeros_like(self.steps)
+        self.small_steps = torch.zeros_like(self.steps)
+        self.running = problem.finite.clone()
+        self.count = 0
+        self.moves: list[tuple[Tensor, Tensor, Tensor]] = []  # (s, y, 1 / s.y), nought where a sample did not move
+
+    def consider(self, point: Tensor) -> None:
+        """Start from this point where it is better than the present one."""
+        point = self.problem.filter.retract(point.to(self.point))
+        loss, gradient = self._evaluate(point)
+        better = loss < self.loss
+        self.point = torch.where(better.unsqueeze(1), point, self.point)
+        self.gradient = torch.where(better.unsqueeze(1), gradient, self.gradient)
+        self.loss = torch.where(better, loss, self.loss)
+        self.first_loss = self.loss.clone()
+        self.stride = 0.3 / self.gradient.norm(dim=1).clamp_min(1e-30)
+
+    def step(self, *, tolerance: float, patience: int) -> None:
+        """Let every running sample try one point."""
+        direction = self._direction()
+        slope = (direction * self.gradient).sum(dim=1)
+        trial = self.problem.filter.retract(self.point + self.stride.unsqueeze(1) * direction)
+        loss, gradient = self._evaluate(trial)
+        taken = (loss <= self.loss + 1e-4 * self.stride * slope) & self.running
+        gain = self.loss - loss
+        self._remember(trial, gradient, taken)
+        # A refused step is shortened to where a parabola through what is known would have its foot.
+        curvature = 2 * (loss - self.loss - self.stride * slope)
+        shorter = (-slope * self.stride.square() / curvature).nan_to_num(0.0, 0.0, 0.0)
+        shorter = torch.minimum(torch.maximum(shorter, 0.1 * self.stride), 0.5 * self.stride)
+        self.stride = torch.where(taken, torch.ones_like(self.stride), shorter)
+        self.point = torch.where(taken.unsqueeze(1), trial, self.point)
+        self.gradient = torch.where(taken.unsqueeze(1), gradient, self.gradient)
+        self.loss = torch.where(taken, loss, self.loss)
+        self.steps += taken
+        enough = tolerance * (self.first_loss - self.loss).clamp_min(0) + 1e-12 * self.loss.abs()
+        self.small_steps = torch.where(taken, torch.where(gain <= enough, self.small_steps + 1, 0), self.small_steps)
+        stuck = self.stride * direction.norm(dim=1) < 1e-9
+        self.running = self.running & ~((self.small_steps >= patience) | stuck | (self.gradient.norm(dim=1) == 0))
+
+    def _evaluate(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        self.count += 1
+        self.evaluations += self.running
+        with torch.enable_grad():
+            leaf = point.detach().requires_grad_()
+            weights = self.problem.filter.weights(leaf, self.problem.grid)
+            losses = self.problem.losses(weights.float()).double()
+            finite = torch.where(losses.isfinite(), losses, 0.0)
+            (gradient,) = torch.autograd.grad(finite.sum(), leaf)
+        return torch.where(losses.isfinite(), losses, torch.inf).detach(), gradient.nan_to_num(0.0, 0.0, 0.0)
+
+    def _direction(self) -> Tensor:
+        """Return minus the inverse Hessian's limited-memory estimate times the gradient (the two-loop recursion)."""
+        direction = -self.gradient
+        shares = []
+        for move, change, inverse in reversed(self.moves):
+            share = inverse * (move * direction).sum(dim=1, keepdim=True)
+            direction = direction - share * change
+            shares.append(share)
+        if self.moves:
+            move, change, inverse = self.moves[-1]
+            scale = 1 / (inverse * change.square().sum(dim=1, keepdim=True)).clamp_min(1e-30)
+            direction = direction * torch.where(inverse > 0, scale, self._last_scale)
+            self._last_scale = torch.where(inverse > 0, scale, self._last_scale)
+        for (move, change, inverse), share in zip(self.moves, reversed(shares), strict=True):
+            direction = direction + move * (share - inverse * (change * direction).sum(dim=1, keepdim=True))
+        uphill = (direction * self.gradient).sum(dim=1, keepdim=True) >= 0
+        return torch.where(uphill, -self.gradient, direction)
+
+    _last_scale: Tensor | float = 1.0
+
+    def _remember(self, trial: Tensor, gradient: Tensor, taken: Tensor) -> None:
+        move = trial - self.point
+        change = gradient - self.gradient
+        product = (move * change).sum(dim=1, keepdim=True)
+        sound = taken.unsqueeze(1) & (product > 1e-10 * move.norm(dim=1, keepdim=True) * change.norm(dim=1, keepdim=True))
+        nought = torch.zeros_like(move)
+        inverse = torch.where(sound, 1 / product.where(sound, torch.ones_like(product)), 0.0)
+        self.moves.append((move.where(sound, nought), change.where(sound, nought), inverse))
+        del self.moves[: -self.memory]
+
+
+def _starts(problem: Problem) -> list[Tensor]:
+    """The even filter, and where the head's affine part allows it the exact filter of that part."""
+    starts = [problem.filter.start(problem.batch, problem.grid)]
+    frontier = problem.head.frontier if isinstance(problem.filter, UnitL2) else None
+    if frontier is not None and isinstance(problem.loss, LeastSquares):
+        jacobian = frontier[0].jacobian.double().nan_to_num(0.0, 0.0, 0.0)
+        starts.append(nearest_on_sphere(jacobian, precision=torch.finfo(frontier[0].jacobian.dtype).eps))
+    return starts

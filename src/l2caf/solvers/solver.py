@@ -1,0 +1,116 @@
+"""The one entry to every solver, and the one result."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from ..problem import Problem
+
+FLAT = 1e-3  # a filter that varies by less than this share of its largest weight shows nothing
+
+
+class Outcome(StrEnum):
+    """How the search for one filter ended."""
+
+    EXACT = "exact"  # the global optimum, in closed form
+    CONVERGED = "converged"  # the solver's own test of convergence was met
+    STEP_LIMIT = "step_limit"  # the best found before the steps ran out
+    UNINFORMATIVE = "uninformative"  # every filter, or the even one, does as well: the map shows nothing
+    NON_FINITE = "non_finite"  # the network gave NaN or infinity; the filter is all zero
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a solver's own search gives: (B, positions) weights and, a sample, loss, steps, evaluations, outcome."""
+
+    weights: Tensor
+    loss: Tensor
+    steps: Tensor
+    evaluations: Tensor
+    outcome: list[Outcome]
+    path: Tensor | None = None
+    losses: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The filters of a batch and how they were found.
+
+    `filter` is (B, *grid) and `loss`, `steps`, `evaluations` are (B,); with several maps a sample there is a second
+    axis, and `outcome` is a list of lists. `evaluations` counts how often the filtered network (or the part of it
+    that is not affine in the filter) was computed with its gradient. `path`, where it was asked for, is
+    (steps, B, *grid), with the losses along it in `losses`.
+    """
+
+    filter: Tensor
+    loss: Tensor
+    steps: Tensor
+    evaluations: Tensor
+    outcome: list[Outcome] | list[list[Outcome]]
+    solver: str
+    reason: str
+    endpoint: str
+    path: Tensor | None = None
+    losses: Tensor | None = None
+
+
+class Solver(abc.ABC):
+    """Finds, for every sample of a problem, a filter of small loss."""
+
+    @abc.abstractmethod
+    def search(self, problem: Problem) -> Found:
+        """Search; samples that are not finite may come back as anything."""
+
+    def solve(self, problem: Problem, *, reason: str = "asked for") -> Solution:
+        """Search, judge what was found, and lay it out on the grid."""
+        found = judged(self.search(problem), problem)
+        shape = (problem.batch, *problem.grid)
+        path = None if found.path is None else found.path.reshape(-1, *shape)
+        return Solution(
+            filter=found.weights.reshape(shape).float(),
+            loss=found.loss,
+            steps=found.steps,
+            evaluations=found.evaluations,
+            outcome=found.outcome,
+            solver=type(self).__name__,
+            reason=reason,
+            endpoint=problem.endpoint_name,
+            path=path,
+            losses=found.losses,
+        )
+
+
+def judged(found: Found, problem: Problem) -> Found:
+    """Mark the samples whose network was not finite, and those whose filter shows nothing."""
+    weights = found.weights.clone()
+    sound = problem.finite & weights.isfinite().all(dim=1) & found.loss.isfinite()
+    spread = weights.amax(dim=1) - weights.amin(dim=1)
+    flat = spread <= FLAT * weights.abs().amax(dim=1)
+    weights[~sound] = 0
+    outcome = list(found.outcome)
+    for sample in range(problem.batch):
+        if not sound[sample]:
+            outcome[sample] = Outcome.NON_FINITE
+        elif flat[sample] or not problem.informative:
+            outcome[sample] = Outcome.UNINFORMATIVE
+    return replace(found, weights=weights, outcome=outcome)
+
+
+def stacked(solutions: list[Solution]) -> Solution:
+    """Put the solutions of several maps of the same samples side by side."""
+    first = solutions[0]
+    return Solution(
+        filter=torch.stack([solution.filter for solution in solutions], dim=1),
+        loss=torch.stack([solution.loss for solution in solutions], dim=1),
+        steps=torch.stack([solution.steps for solution in solutions], dim=1),
+        evaluations=torch.stack([solution.evaluations for solution in solutions], dim=1),
+        outcome=[list(row) for row in zip(*(solution.outcome for solution in solutions), strict=True)],  # type: ignore[arg-type]
+        solver=first.solver,
+        reason=first.reason,
+        endpoint=first.endpoint,
+    )
