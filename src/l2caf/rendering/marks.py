@@ -74,7 +74,7 @@ def line_width(size: tuple[int, int]) -> int:
 def _checked(given: Box | Sequence[float], size: tuple[int, int]) -> Box:
     if not 4 <= len(given) <= 6:
         raise InputError(f"{tuple(given)} is no box; give x0, y0, x1, y1.")
-    box = Box(*given)  # type: ignore[arg-type]
+    box = Box(*given)
     if not np.isfinite(box[:4]).all():
         raise InputError(f"The box {box[:4]} holds NaN or infinite edges; leave it out.")
     if round(box.x1) <= round(box.x0) or round(box.y1) <= round(box.y0):

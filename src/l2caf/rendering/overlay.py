@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,7 @@ def as_rgb(image: Picture) -> Bytes:
     """Any image as bytes (h, w, 3): Pillow, or an array (h, w[, 3 or 4]) of uint8 or of float in [0, 1]."""
     if isinstance(image, Image.Image):
         return np.asarray(image.convert("RGB"))
-    pixels = np.asarray(image)
+    pixels: npt.NDArray[Any] = np.asarray(image)
     drawable = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
     if not drawable or pixels.size == 0:
         raise InputError(
