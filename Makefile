@@ -35,14 +35,14 @@ clean:  ## remove everything that make made
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(BIN)/python:
+$(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable .
 	touch $@
 
 # The developer's install holds all that the plain one does, so it stamps both.
-$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable '.[dev]'
 	touch $(VENV)/.installed $@
