@@ -1,0 +1,27 @@
+"""Every example in a docstring runs and says what it promises."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import l2caf
+
+# These stand on extras that a plain install does not have; their own tests cover them.
+ON_EXTRAS = ("l2caf.web", "l2caf.scale", "l2caf.training")
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(l2caf.__path__, "l2caf.")
+    if not module.name.startswith(ON_EXTRAS) and not module.name.endswith("__main__")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name: str) -> None:
+    outcome = doctest.testmod(
+        importlib.import_module(name), optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    )
+    assert outcome.failed == 0
