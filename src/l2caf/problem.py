@@ -41,8 +41,7 @@ class Problem:
     @property
     def finite(self) -> Tensor:
         """Which samples can be explained at all: (B,)."""
-        replay = self.head.replay
-        return (replay.features.flatten(1).isfinite().all(1)) & (replay.output.flatten(1).isfinite().all(1))
+        return self.head.replay.finite
 
     @property
     def endpoint_name(self) -> str:

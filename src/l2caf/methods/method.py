@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..heatmap import Heatmap
 from ..networks.affine import Head
+from ..networks.custody import borrowed, unwrap
 from ..networks.inputs import Inputs, Select
 from ..networks.replay import Replay
 
@@ -45,7 +46,8 @@ class Method(abc.ABC):
         select: Select = None,
     ) -> Heatmap:
         """Explain a batch; `layer` defaults to the last one with a map, `select` picks the output to explain."""
-        return self.on(Head(Replay(network, inputs, layer=layer, call=call, select=select)))
+        with borrowed(unwrap(network)):
+            return self.on(Head(Replay(network, inputs, layer=layer, call=call, select=select)))
 
     def on(self, head: Head) -> Heatmap:
         """Explain the batch that this head was recorded on."""

@@ -101,23 +101,28 @@ class Head:
 
     def gradients(self, directions: Tensor) -> Tensor:
         """Return the gradient in f of `directions . FT(f)` for an affine head: (K, B, m) gives (B, K, positions)."""
-        replay = self.replay
-        start, tape = self._pooled if self._pooled is not None else (None, None)
-        with torch.enable_grad():
-            if start is None or tape is None:
-                leaf = torch.ones(replay.batch, replay.positions, device=directions.device, requires_grad=True)
-                output = replay.filtered(leaf)
-            else:
-                leaf = replay.observed[start].detach().clone().requires_grad_()
-                output = self._from(tape, leaf)
-            rows = [
-                torch.autograd.grad(output.flatten(1), leaf, direction.to(output.dtype), retain_graph=True)[0]
-                for direction in directions
-            ]
+        leaf, output = self._slope
+        rows = [
+            torch.autograd.grad(output, leaf, direction.to(output.dtype), retain_graph=True)[0]
+            for direction in directions
+        ]
         gradients = torch.stack(rows, dim=1).flatten(2)
-        if start is None:
+        if self._pooled is None:
             return gradients
+        replay = self.replay
         return gradients @ replay.layer.layout.columns(replay.features) / replay.positions
+
+    @cached_property
+    def _slope(self) -> tuple[Tensor, Tensor]:
+        """The output with its graph, from the mean over the positions if the head has one, else from the filter."""
+        replay = self.replay
+        with torch.enable_grad():
+            if self._pooled is None:
+                leaf = torch.ones(replay.batch, replay.positions, device=replay.features.device, requires_grad=True)
+                return leaf, replay.filtered(leaf).flatten(1)
+            call, tape = self._pooled
+            leaf = replay.observed[call].detach().clone().requires_grad_()
+            return leaf, self._from(tape, leaf).flatten(1)
 
     @cached_property
     def _maps(self) -> dict[Call, AffineMap | None]:

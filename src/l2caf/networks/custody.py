@@ -17,6 +17,7 @@ Forward = Callable[..., Any]
 _ABSENT = object()
 # Forward methods are swapped on the modules themselves, so two threads must not explain at the same moment.
 _one_at_a_time = threading.RLock()
+_held: dict[nn.Module, list[nn.Module]] = {}  # the networks on loan, with their modules
 
 
 def unwrap(network: nn.Module) -> nn.Module:
@@ -32,21 +33,31 @@ def unwrap(network: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def borrowed(network: nn.Module) -> Iterator[None]:
-    """Hold the network in evaluation mode, uncompiled and outside inference mode, and give it back as it was."""
-    modules = list(network.modules())
-    modes = [module.training for module in modules]
-    compiled = [module._compiled_call_impl for module in modules]
-    with _one_at_a_time, torch.inference_mode(False):
-        try:
-            for module in modules:
-                module.training = False
-                module._compiled_call_impl = None
-            yield
-        finally:
-            for module, mode, implementation in zip(modules, modes, compiled, strict=True):
-                module.training = mode
-                module._compiled_call_impl = implementation
+def borrowed(network: nn.Module) -> Iterator[list[nn.Module]]:
+    """Hold the network in evaluation mode, uncompiled and outside inference mode, and give it back as it was.
+
+    Its modules are given for the while, since walking through them takes longer than many a head. A network that is held already stays as it is, so a long piece of work borrows it once for all its runs.
+    """
+    with _one_at_a_time:
+        if network in _held:
+            yield _held[network]
+            return
+        modules = list(network.modules())
+        changed: list[tuple[nn.Module, bool, Any]] = []
+        with torch.inference_mode(False):
+            try:
+                _held[network] = modules
+                for module in modules:
+                    if module.training or module._compiled_call_impl is not None:
+                        changed.append((module, module.training, module._compiled_call_impl))
+                        module.training = False
+                        module._compiled_call_impl = None
+                yield modules
+            finally:
+                _held.pop(network, None)
+                for module, mode, implementation in changed:
+                    module.training = mode
+                    module._compiled_call_impl = implementation
 
 
 @contextmanager

@@ -40,7 +40,8 @@ class Arguments:
         if main.shape[0] == 0:
             raise InputError("The batch is empty: give at least one input.")
         # An inference tensor cannot take part in a later gradient, so it is copied into an ordinary one.
-        return arguments.map(lambda tensor: tensor.clone() if tensor.is_inference() else tensor.detach())
+        with torch.inference_mode(False):
+            return arguments.map(lambda tensor: tensor.clone() if tensor.is_inference() else tensor.detach())
 
     @property
     def main(self) -> Tensor:

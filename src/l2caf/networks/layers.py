@@ -117,7 +117,8 @@ def _survey(network: nn.Module, arguments: Arguments, select: Select) -> _Survey
     known = _surveys.setdefault(network, {})
     shapes: list[Any] = []
     arguments.map(lambda tensor: shapes.append(tuple(tensor.shape[1:])) or tensor)  # type: ignore[func-returns-value]
-    key = (tuple(shapes), len(list(network.modules())), arguments.main.dtype)
+    with borrowed(network) as modules:
+        key = (tuple(shapes), len(modules), arguments.main.dtype)
     if key not in known:
         known[key] = _look(network, arguments.first(), select)
     return known[key]

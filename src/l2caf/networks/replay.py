@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -53,6 +54,11 @@ class Replay:
     @property
     def positions(self) -> int:
         return self.layer.layout.positions
+
+    @cached_property
+    def finite(self) -> Tensor:
+        """Which samples have neither NaN nor infinity at the layer and in the output: (B,)."""
+        return self.features.flatten(1).isfinite().all(dim=1) & self.output.flatten(1).isfinite().all(dim=1)
 
     def filtered(self, weights: Tensor, *, until: Call | None = None) -> Tensor:
         """Return FT(f): the output, or that of a later call, with every position of the map weighed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,19 +36,29 @@ Observer = Callable[[Call, Any], None]
 class _Noted:
     """A finished call with what it returned, or with a stand-in once nobody can read that any more."""
 
-    __slots__ = ("held", "module", "value", "version")
+    __slots__ = ("held", "module", "shape_of", "value", "version")
 
     def __init__(self, module: nn.Module, value: Any) -> None:
         self.module = module
         self.value = value
         self.held = isinstance(value, Tensor)
         self.version = 0
+        self.shape_of: tuple[torch.Size, torch.dtype, torch.device] | None = None
 
     def release_if_unread(self) -> None:
         # One reference is ours and one is getrefcount's own: no variable of the running network holds the tensor.
         if self.held and sys.getrefcount(self.value) <= 2:
-            self.value = _stand_in(self.value)
+            self.shape_of = (self.value.shape, self.value.dtype, self.value.device)
+            self.value = None
             self.held = False
+
+    def settle(self) -> None:
+        """Make the call ready to be answered: with what is still held, or a stand-in."""
+        self.release_if_unread()
+        if self.held:
+            self.version = self.value._version
+        elif self.shape_of is not None:
+            self.value = _stand_in(*self.shape_of)
 
 
 class _Reached(BaseException):
@@ -84,15 +94,20 @@ class Tape:
         self.returned: Any = None
         self.cut_calls = 0
         self._noted: list[_Noted] = []
+        self._later: dict[nn.Module, None] = {}  # the modules with a call that ends after the cut, in order
         self._cut_seen = False
-        base = before._scripted(value_before) if before is not None else {}
-        self._record(base)
+        if before is None:
+            with borrowed(network) as modules:
+                self._record({module: module.forward for module in modules if module is not network})
+        else:
+            later = {module: module.forward for module in before._later}
+            self._record({**later, **before._scripted(value_before)})
 
     def run(self, value: Any, *, until: Call | None = None, observe: Observer | None = None) -> Any:
         """Run what follows the cut with `value` there; return what the network (or the call `until`) returns."""
         replacements = self._scripted(value)
         if observe is not None or until is not None:
-            replacements = _watched(self.network, replacements, until, observe)
+            replacements = _watched(self._later, replacements, until, observe)
         with borrowed(self.network), forwards_replaced(replacements), _differentiable_recurrence(self.network):
             try:
                 return self.network(*self.arguments.args, **self.arguments.kwargs)
@@ -121,15 +136,13 @@ class Tape:
         """Tell whether the rest of the network changed, in place, a value that a re-run would need unchanged."""
         return not self.safe and any(noted.held and noted.value._version != noted.version for noted in self._noted)
 
-    def _record(self, base: dict[nn.Module, Forward]) -> None:
+    def _record(self, forwards: dict[nn.Module, Forward]) -> None:
         frames: list[list[_Noted]] = [[]]
         counts: dict[nn.Module, int] = defaultdict(int)
-        replacements = {}
-        for module in self.network.modules():
-            if module is not self.network:
-                forward = base.get(module, module.forward)
-                replacements[module] = self._recording(module, forward, frames, counts)
-        with borrowed(self.network), torch.no_grad(), forwards_replaced(replacements):
+        recording = {
+            module: self._recording(module, forward, frames, counts) for module, forward in forwards.items()
+        }
+        with borrowed(self.network), torch.no_grad(), forwards_replaced(recording):
             self.returned = self.network(*self.arguments.args, **self.arguments.kwargs)
         self.cut_calls = counts[self.cut.module]
 
@@ -140,6 +153,7 @@ class Tape:
             index = counts[module]
             counts[module] = index + 1
             if self._cut_seen:
+                self._later[module] = None
                 return forward(*args, **kwargs)
             if not self.safe:
                 for frame in frames:
@@ -151,6 +165,7 @@ class Tape:
             finally:
                 inside = frames.pop()
             if self._cut_seen:
+                self._later[module] = None
                 return output  # the cut lies inside this call, so a re-run enters it again
             if module is self.cut.module and index == self.cut.index:
                 self._cut_here(output, [*frames])
@@ -167,8 +182,7 @@ class Tape:
         for frame in frames:
             for noted in frame:
                 if not self.safe:
-                    noted.release_if_unread()
-                    noted.version = noted.value._version if noted.held else 0
+                    noted.settle()
                 self._noted.append(noted)
 
     def _scripted(self, value: Any) -> dict[nn.Module, Forward]:
@@ -196,7 +210,7 @@ class _Exactly:
 
 
 def _watched(
-    network: nn.Module, forwards: dict[nn.Module, Forward], until: Call | None, observe: Observer | None
+    later: Iterable[nn.Module], forwards: dict[nn.Module, Forward], until: Call | None, observe: Observer | None
 ) -> dict[nn.Module, Forward]:
     def watch(module: nn.Module, forward: Forward) -> Forward:
         calls = iter(range(sys.maxsize))
@@ -212,8 +226,7 @@ def _watched(
 
         return watched
 
-    targets = network.modules() if observe is not None or until is None else (until.module, *forwards)
-    return {module: watch(module, forwards.get(module, module.forward)) for module in targets if module is not network}
+    return {module: watch(module, forwards.get(module, module.forward)) for module in (*later, *forwards)}
 
 
 def _copied(value: Any) -> Any:
@@ -222,10 +235,10 @@ def _copied(value: Any) -> Any:
     return torch.utils._pytree.tree_map_only(Tensor, Tensor.clone, value)
 
 
-def _stand_in(value: Tensor) -> Tensor:
-    """Return a tensor of the same shape that takes no memory and shows itself wherever it is read: all NaN."""
-    filler = float("nan") if value.is_floating_point() else 0
-    return torch.full((), filler, dtype=value.dtype, device=value.device).expand(value.shape)
+def _stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a tensor that takes no memory and shows itself wherever it is read: all NaN."""
+    filler = float("nan") if dtype.is_floating_point else 0
+    return torch.full((), filler, dtype=dtype, device=device).expand(shape)
 
 
 @contextmanager
