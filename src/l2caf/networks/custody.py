@@ -36,27 +36,33 @@ def unwrap(network: nn.Module) -> nn.Module:
 def borrowed(network: nn.Module) -> Iterator[list[nn.Module]]:
     """Hold the network in evaluation mode, uncompiled and outside inference mode, and give it back as it was.
 
-    Its modules are given for the while, since walking through them takes longer than many a head. A network that is held already stays as it is, so a long piece of work borrows it once for all its runs.
+    Its modules are given for the while, since walking through them takes longer than many a head. A network that
+    is held already stays as it is, so a long piece of work borrows it once for all its runs.
     """
     with _one_at_a_time:
         if network in _held:
             yield _held[network]
             return
         modules = list(network.modules())
-        changed: list[tuple[nn.Module, bool, Any]] = []
+        training = [module for module in modules if module.training]
+        compiled = {module: module._compiled_call_impl for module in modules if module._compiled_call_impl is not None}
+        fast_attention = torch.backends.mha.get_fastpath_enabled()
         with torch.inference_mode(False):
             try:
                 _held[network] = modules
-                for module in modules:
-                    if module.training or module._compiled_call_impl is not None:
-                        changed.append((module, module.training, module._compiled_call_impl))
-                        module.training = False
-                        module._compiled_call_impl = None
+                # The fused kernel, used only where no gradient is wanted, passes the inner modules by.
+                torch.backends.mha.set_fastpath_enabled(False)
+                for module in training:
+                    module.training = False
+                for module in compiled:
+                    module._compiled_call_impl = None
                 yield modules
             finally:
                 _held.pop(network, None)
-                for module, mode, implementation in changed:
-                    module.training = mode
+                torch.backends.mha.set_fastpath_enabled(fast_attention)
+                for module in training:
+                    module.training = True
+                for module, implementation in compiled.items():
                     module._compiled_call_impl = implementation
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import torch
@@ -65,6 +66,17 @@ class Arguments:
             return function(value) if isinstance(value, Tensor) else value
 
         return Arguments(tuple(map(apply, self.args)), {key: apply(value) for key, value in self.kwargs.items()})
+
+    def signature(self) -> Hashable:
+        """What of the arguments decides how the network runs: names, shapes without the batch, types, plain values."""
+
+        def describe(value: Any) -> Hashable:
+            if isinstance(value, Tensor):
+                return tuple(value.shape[1:]), value.dtype
+            return value if isinstance(value, (str, int, float, NoneType)) else type(value)
+
+        named = tuple((name, describe(value)) for name, value in self.kwargs.items())
+        return tuple(map(describe, self.args)), named
 
     def first(self) -> Arguments:
         """The arguments of the first sample alone."""

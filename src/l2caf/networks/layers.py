@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import LayerError, NetworkError
-from .custody import borrowed, forwards_replaced
+from .custody import borrowed, forwards_replaced, unwrap
 from .inputs import Arguments, Inputs, Select, select_output
 from .layout import Layout, infer_layout
 
@@ -39,7 +39,7 @@ class Layer:
 
 def usable_layers(network: nn.Module, inputs: Inputs, *, select: Select = None) -> list[Layer]:
     """List the layers whose output holds a map, in the order in which they finish."""
-    return list(_survey(network, Arguments.of(inputs), select).layers)
+    return list(_survey(unwrap(network), Arguments.of(inputs), select).layers)
 
 
 def find_layer(
@@ -61,10 +61,16 @@ def find_layer(
     matches = [candidate for candidate in survey.layers if candidate.name == name]
     if not matches:
         raise LayerError(survey.why_not(network, name))
-    chosen = matches[-1 if call is None else call] if -len(matches) <= (call or 0) < len(matches) else None
-    if chosen is None:
-        raise LayerError(f"Layer {name!r} is called {len(matches)} times, so call must be below that, not {call}.")
-    return chosen
+    if call is None:
+        return matches[-1]
+    for match in matches:
+        if call in (match.call, match.call - match.calls):  # as everywhere in Python, -1 is the last
+            return match
+    with_map = ", ".join(str(match.call) for match in matches)
+    raise LayerError(
+        f"Layer {name!r} is called {matches[0].calls} times and has a spatial map in call {with_map}, not {call}: "
+        "choose one of these."
+    )
 
 
 def forget(network: nn.Module) -> None:
@@ -93,8 +99,9 @@ class _Survey:
             layers = tuple(layer for layer in layers if layer.layout.positions == coarsest)
         last = layers[-1]
         # Where the last map reaches nothing, go back along the stream of the same shape to one that does.
-        stream = [layer for layer in layers if layer.shape == last.shape and layer.reaches]
-        return stream[-1] if stream else last
+        reaching = [layer for layer in layers if layer.reaches]
+        stream = [layer for layer in reaching if layer.shape == last.shape]
+        return (stream or reaching or [last])[-1]
 
     def why_not(self, network: nn.Module, name: str) -> str:
         usable = [layer.name for layer in self.layers]
@@ -109,16 +116,16 @@ class _Survey:
         return f"{fault}; the nearest usable ones are {', '.join(near) or 'none'}."
 
 
-# What a run shows of a network depends on its modules and the input's shape alone, so it is looked at once.
+# What a run shows depends on the network's modules, the input's shape and what is explained, so it is looked at once.
 _surveys: weakref.WeakKeyDictionary[nn.Module, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
 
 
 def _survey(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
+    if callable(select):
+        return _look(network, arguments.first(), select)  # to keep it would keep all that the function refers to
     known = _surveys.setdefault(network, {})
-    shapes: list[Any] = []
-    arguments.map(lambda tensor: shapes.append(tuple(tensor.shape[1:])) or tensor)  # type: ignore[func-returns-value]
     with borrowed(network) as modules:
-        key = (tuple(shapes), len(modules), arguments.main.dtype)
+        key = (arguments.signature(), len(modules), select)
     if key not in known:
         known[key] = _look(network, arguments.first(), select)
     return known[key]
@@ -129,18 +136,19 @@ def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
     input_shape = tuple(arguments.main.shape)
     names = {module: name for name, module in network.named_modules()}
     noted: list[tuple[Layer, Tensor]] = []
-    called: set[str] = set()
+    calls: dict[str, int] = {}
 
     def watching(module: nn.Module) -> Any:
         forward = module.forward
 
         def watched(*args: Any, **kwargs: Any) -> Any:
+            index = calls.get(names[module], 0)
+            calls[names[module]] = index + 1
             output = forward(*args, **kwargs)
-            called.add(names[module])
             if isinstance(output, Tensor) and output.is_floating_point():
                 layout = infer_layout(tuple(output.shape), input_shape)
                 if layout is not None:
-                    layer = Layer(names[module], type(module).__name__, tuple(output.shape[1:]), layout)
+                    layer = Layer(names[module], type(module).__name__, tuple(output.shape[1:]), layout, index)
                     noted.append((layer, output))
             return output
 
@@ -153,10 +161,12 @@ def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
         returned = network(*differentiable.args, **differentiable.kwargs)
     output = select_output(returned, select, arguments.batch)
     reaching = _reaching(output, [tensor for _, tensor in noted], [layer.layout for layer, _ in noted])
-    layers = [replace(layer, reaches=reach) for (layer, _), reach in zip(noted, reaching, strict=True)]
     return _Survey(
-        layers=tuple(_numbered(layers)),
-        called=frozenset(called),
+        layers=tuple(
+            replace(layer, reaches=reach, calls=calls[layer.name])
+            for (layer, _), reach in zip(noted, reaching, strict=True)
+        ),
+        called=frozenset(calls),
         output_is_map=infer_layout(tuple(output.shape), input_shape) is not None,
     )
 
@@ -176,16 +186,6 @@ def _reaching(output: Tensor, tensors: list[Tensor], layouts: list[Layout]) -> l
         gradient = next(gradients) if tensor.requires_grad else None
         reaches.append(gradient is not None and bool((layout.columns(gradient) != 0).any()))
     return reaches if any(reaches) else [True] * len(tensors)
-
-
-def _numbered(layers: list[Layer]) -> list[Layer]:
-    totals: dict[str, int] = {}
-    numbered = []
-    for layer in layers:
-        index = totals.get(layer.name, 0)
-        totals[layer.name] = index + 1
-        numbered.append(replace(layer, call=index))
-    return [replace(layer, calls=totals[layer.name]) for layer in numbered]
 
 
 def _name_of(network: nn.Module, module: nn.Module) -> str:

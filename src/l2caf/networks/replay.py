@@ -130,7 +130,10 @@ class Replay:
         tape = Tape(self.network, self.arguments, self.cut, safe=safe)
         shape = (self.batch, *self.layer.shape)
         if not isinstance(tape.value, Tensor) or tape.cut_calls != self.layer.calls or tape.value.shape != shape:
-            raise _Outdated
+            raise _Outdated(
+                f"Layer {self.layer.name!r} runs otherwise on this batch than on its first sample alone, so a filter "
+                "has no fixed place there: explain the samples one at a time, or choose another layer."
+            )
         self.tape, self.features = tape, tape.value
         self.output = select_output(tape.returned, self.select, self.batch)
         tape.returned = None
@@ -154,7 +157,7 @@ class Replay:
         return select_output(returned, self.select, self.batch)
 
 
-class _Outdated(Exception):
+class _Outdated(NetworkError):
     """The network is no longer what an earlier look at it showed."""
 
 
