@@ -1,0 +1,85 @@
+"""`l2caf animate`: how a filter finds its place, in slow motion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options, terminal
+
+
+def command(
+    image: Annotated[Path, typer.Argument(metavar="IMG", help="A photograph.", show_default=False)],
+    network: options.Network = options.DEFAULT_NETWORK,
+    weights: options.Weights = None,
+    layer: options.Layer = None,
+    select: options.Select = None,
+    whole: options.Whole = False,
+    device: options.Device = "auto",
+    of_class: options.OneClass = None,
+    seed: options.Seed = 0,
+    steps: Annotated[
+        int, typer.Option(min=2, help="The most steps that descent may take.", rich_help_panel=options.ASK)
+    ] = 1000,
+    frames: Annotated[
+        int, typer.Option(min=2, max=400, help="The most pictures.", rich_help_panel=options.DRAW)
+    ] = 48,
+    colormap: options.Colormap = None,
+    contours: options.Contours = False,
+    out: options.OutFile = options.DEFAULT_OUT,
+    as_json: options.Json = False,
+) -> int:
+    """Show a filter on its way from a random start, as a GIF with the loss beside it.
+
+    The steps are shown so that the motion is even: slow where the filter moves fast.
+
+    [bold]Examples[/bold]
+
+    l2caf animate photo.jpg
+
+    l2caf animate photo.jpg --class espresso --out espresso.gif
+
+    l2caf animate photo.jpg --seed 7 --frames 80
+    """
+    from ..images import open_image
+    from ..pictures.naming import target
+    from ..pictures.style import Style
+
+    style = Style(colormap=colormap, contours=contours)
+    style.check()
+    photograph = open_image(image)
+    path = target(out, f"{image.stem}-converging", ending=".gif")
+    subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
+
+    from ..pictures.converging import film
+
+    with terminal.working("descending"):
+        index = subject.class_index(of_class) if of_class else None
+        shown = film(subject, photograph, of_class=index, frames=frames, steps=steps, seed=seed)
+        shown.save(path, style)
+    report = {
+        "file": str(image),
+        "network": subject.entry.name,
+        "layer": shown.layer,
+        "about": shown.about,
+        "outcome": shown.outcome,
+        "steps": shown.taken,
+        "frames": len(shown.steps),
+        "loss": [float(shown.losses[0]), float(shown.losses[-1])],
+        "agreement": {"cosine": shown.agreement, "with": shown.found_by},
+        "picture": str(path),
+    }
+    if as_json:
+        terminal.print_json(report)
+        return 0
+    console = terminal.output()
+    console.print(
+        f"{shown.about}, layer {shown.layer}: {shown.taken} steps ({shown.outcome}), loss {shown.losses[0]:.4g} to"
+        f" {shown.losses[-1]:.4g}, shown in {len(shown.steps)} frames",
+        highlight=False,
+    )
+    console.print(f"cosine with the filter of {shown.found_by}: {shown.agreement:.5f}", highlight=False)
+    console.print(str(path), highlight=False, soft_wrap=True)
+    return 0

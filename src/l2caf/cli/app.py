@@ -1,0 +1,94 @@
+"""The commands by name, each imported when it is called, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+import typer.core
+
+from ..errors import L2cafError
+from . import terminal
+
+COMMANDS = ("explain", "compare", "animate", "networks", "layers", "demo")
+
+# Typer brings its own copy of click in some versions and uses the installed one in others.
+_UsageError: Any = typer.BadParameter.__base__
+_ClickError: Any = _UsageError.__base__
+
+
+class _Commands(typer.core.TyperGroup):
+    """Finds a command in the module of its name."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f".{cmd_name}", __package__)
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        alone.command(cmd_name, no_args_is_help=cmd_name not in ("networks", "demo"))(module.command)
+        return typer.main.get_command(alone)
+
+
+app = typer.Typer(cls=_Commands, add_completion=False, rich_markup_mode="rich", no_args_is_help=True)
+
+
+@app.callback()
+def _l2caf(
+    version: bool = typer.Option(False, "--version", help="Print the version and leave.", is_eager=True),
+) -> None:
+    """See where a neural network looks.
+
+    [bold]Examples[/bold]
+
+    l2caf demo
+
+    l2caf explain photo.jpg
+
+    l2caf explain holiday/ --top 3 --out heatmaps
+
+    l2caf compare photo.jpg --class "tiger cat"
+
+    l2caf animate photo.jpg
+
+    l2caf layers timm:resnet50
+    """
+    if version:
+        from .. import __version__
+
+        typer.echo(f"l2caf {__version__}")
+        raise typer.Exit
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command. Exit codes: 0 well, 2 bad usage or input, 130 stopped by the user."""
+    given = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in given
+    try:
+        result = app(args=list(given), prog_name="l2caf", standalone_mode=False)
+    except L2cafError as error:
+        return terminal.fail(str(error), as_json=as_json)
+    except (typer.Abort, KeyboardInterrupt):
+        terminal.fail("Stopped. Every file that was written is whole.", as_json=as_json)
+        return 130
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except _ClickError as error:
+        hint = _hint(error)
+        message = error.format_message().strip().replace("\n", " ")
+        if not message:  # help was shown instead
+            return 2
+        return terminal.fail(f"{message.rstrip('.')}.{hint}", as_json=as_json)
+    except BrokenPipeError:  # whoever read our output has left
+        sys.stderr.close()
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _hint(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    return f" See '{context.command_path} --help'." if context is not None else ""

@@ -1,0 +1,3 @@
+def command() -> int:
+    """Demo."""
+    return 0

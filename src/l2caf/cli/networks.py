@@ -1,0 +1,47 @@
+"""`l2caf networks`: what the catalogue offers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ..errors import InputError
+from . import options, terminal
+
+
+def command(
+    pattern: Annotated[
+        str | None, typer.Argument(help="A part of a name, or wildcards.", show_default=False)
+    ] = None,
+    as_json: options.Json = False,
+) -> int:
+    """List the networks that have a name.
+
+    [bold]Examples[/bold]
+
+    l2caf networks
+
+    l2caf networks resnet
+
+    l2caf networks "timm:convnext*"
+    """
+    with terminal.working("looking through the catalogue"):
+        from ..networks.catalogue import names
+
+        rows = names(pattern)
+    if not rows:
+        raise InputError(f"No network is called {pattern!r}: try a shorter part of its name, as in 'resnet'.")
+    if as_json:
+        terminal.print_json([asdict(row) for row in rows])
+        return 0
+    cells = [
+        [row.name, f"{row.parameters / 1e6:.1f} M" if row.parameters else "-", row.needs, row.description]
+        for row in rows
+    ]
+    console = terminal.output()
+    console.print(terminal.table(["name", "parameters", "needs", "what it is"], cells, right=["parameters"]))
+    if pattern is not None:
+        console.print(f"{len(rows)} network{'' if len(rows) == 1 else 's'}", highlight=False)
+    return 0

@@ -1,0 +1,101 @@
+"""The options that several commands share, each described once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..pictures.asking import FilterName, MethodName, SolverName
+
+if TYPE_CHECKING:
+    from ..pictures.subject import Subject
+
+NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "What is written"
+
+Network = Annotated[
+    str,
+    typer.Option(
+        "--network", "-n", help="A name from 'l2caf networks', or MODULE:FUNCTION.", rich_help_panel=NETWORK
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(help="A local .pth, .pt or .safetensors file.", rich_help_panel=NETWORK),
+]
+Layer = Annotated[
+    str | None,
+    typer.Option(
+        "--layer",
+        "-l",
+        help="Where the map is taken, from 'l2caf layers'. [dim]Default: the last map.[/dim]",
+        rich_help_panel=NETWORK,
+    ),
+]
+Whole = Annotated[
+    bool,
+    typer.Option("--whole", help="Show the network all of the photograph, not its centre.", rich_help_panel=NETWORK),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=NETWORK)]
+Select = Annotated[
+    str | None,
+    typer.Option(
+        help="Which part of the network's answer: a key or an index, where it gives several.",
+        rich_help_panel=NETWORK,
+    ),
+]
+Classes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--class", "-c", help="A class, by name or number; repeat it for several.", rich_help_panel=ASK
+    ),
+]
+OneClass = Annotated[
+    str | None,
+    typer.Option("--class", "-c", help="A class, by name or number.", rich_help_panel=ASK),
+]
+Method = Annotated[MethodName, typer.Option("--method", "-m", help="How to look.", rich_help_panel=ASK)]
+Filter = Annotated[FilterName, typer.Option(help="What the filter is held to.", rich_help_panel=ASK)]
+Solver = Annotated[SolverName, typer.Option(help="How the filter is found.", rich_help_panel=ASK)]
+Seed = Annotated[int, typer.Option(help="For the random start of gradient descent.", rich_help_panel=ASK)]
+Colormap = Annotated[
+    str | None,
+    typer.Option(help="Any of matplotlib's. [dim]Default: turbo.[/dim]", rich_help_panel=DRAW),
+]
+Contours = Annotated[bool, typer.Option("--contours", help="Outline the hot regions.", rich_help_panel=DRAW)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The folder for the pictures.", rich_help_panel=WRITE)]
+OutFile = Annotated[
+    Path, typer.Option("--out", "-o", help="A folder, or a file name.", rich_help_panel=WRITE)
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout, for machines.", rich_help_panel=WRITE)
+]
+
+DEFAULT_NETWORK = "efficientnet_lite0"
+DEFAULT_OUT = Path("l2caf-out")
+
+
+def subject(
+    network: str,
+    weights: Path | None,
+    *,
+    layer: str | None,
+    select: str | None,
+    whole: bool,
+    device: str,
+) -> Subject:
+    """Load what the options name."""
+    from ..pictures.subject import Subject
+    from . import terminal
+
+    part = int(select) if select is not None and select.lstrip("-").isdigit() else select
+    with terminal.working(f"loading {network}"):
+        return Subject.of(
+            network,
+            weights=None if weights is None else str(weights),
+            layer=layer,
+            select=part,
+            whole=whole,
+            device=device,
+        )

@@ -1,0 +1,93 @@
+"""What reaches the terminal: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+    from rich.table import Table
+
+WIDE = 200  # columns where nobody's window sets a limit
+
+
+def fail(sentence: str, *, as_json: bool) -> int:
+    """Say in one line what was wrong, and return the exit code for it."""
+    if as_json:
+        print_json({"error": sentence})
+    else:
+        console = errors()
+        console.print("[bold red]error:[/bold red] ", end="")
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    return 2
+
+
+def warn(sentence: str) -> None:
+    """Say what went wrong with a part while the rest goes on."""
+    console = errors()
+    console.print("[yellow]skipped:[/yellow] ", end="")
+    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(document: Any) -> None:
+    """Print the one document that a machine reads."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def output() -> Console:
+    """Where results go."""
+    from rich.console import Console
+
+    # A file or a pipe has no width of its own, and a cut-off file name helps nobody.
+    return Console() if sys.stdout.isatty() else Console(width=WIDE)
+
+
+def errors() -> Console:
+    """Where progress and complaints go."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Iterable[str] = ()) -> Table:
+    """A plain table whose cells are shown to the last letter."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    right = set(right)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold", justify="right" if column in right else "left")
+    for row in rows:
+        made.add_row(*(Text(cell) for cell in row))
+    return made
+
+
+@contextmanager
+def progress(words: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show a bar on stderr, where there is a terminal; what it lends is called after each step."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = errors()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(words, total=total)
+        yield lambda: bar.advance(task)
+
+
+@contextmanager
+def working(words: str) -> Iterator[None]:
+    """Show that something is going on, where there is a terminal."""
+    console = errors()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(words):
+        yield

@@ -1,0 +1,109 @@
+"""One photograph through the eyes of every method, from one run of the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from ..errors import MethodError, OutputError
+from ..filters import Gaussian, Softmax, UnitL1
+from ..heatmap import Heatmap
+from ..methods.attention_filter import AttentionFilter
+from ..methods.cam import CAM
+from ..methods.grad_cam import GradCAM, GradCAMAbs
+from ..methods.method import Method
+from ..networks.affine import Head
+from ..objectives import ClassSpecific
+from ..rendering.grid import grid
+from .style import Style, note
+from .subject import Prediction, Subject, probabilities
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One method's answer, or the reason why it has none."""
+
+    title: str
+    heatmap: Heatmap | None
+    outcome: str = ""
+    solver: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All answers about one photograph."""
+
+    view: Image.Image
+    contestants: tuple[Contestant, ...]
+    prediction: Prediction | None
+    about: Prediction | None  # the class of the class-specific maps
+    layer: str
+    network: str
+
+    def sheet(self, style: Style, *, heading: str, across: int = 3) -> Image.Image:
+        """The photograph first, then the answers, row by row."""
+        seen = f"the network sees: {self.prediction}" if self.prediction else "photograph"
+        cells = [self.view, *(_cell(one, self.view, style) for one in self.contestants)]
+        titles = [seen, *(one.title for one in self.contestants)]
+        starts = range(0, len(cells), across)
+        about = f"class-specific maps are about: {self.about}" if self.about else ""
+        return grid(
+            [cells[start : start + across] for start in starts],
+            titles=[titles[start : start + across] for start in starts],
+            heading=heading,
+            caption="  ·  ".join(filter(None, [about, self.network, f"layer {self.layer}"])),
+            cell_height=320,
+        )
+
+
+def compare(subject: Subject, image: Image.Image, *, of_class: int | None = None) -> Comparison:
+    """Ask every method about one photograph; the network itself runs once.
+
+    The class-specific methods are asked about `of_class`, or about the best class.
+    """
+    head = subject.run([subject.tensor(image)])
+    output = head.replay.output.detach()
+    prediction = subject.predictions(output)[0]
+    contestants = tuple(_asked(title, method, head) for title, method in _methods(of_class))
+    chosen = of_class if of_class is not None else prediction.index if prediction else None
+    about = None
+    if chosen is not None and output.ndim == 2:
+        about = Prediction(chosen, subject.class_name(chosen), float(probabilities(output)[0, chosen]))
+    layer = str(head.replay.layer)
+    return Comparison(subject.view(image), contestants, prediction, about, layer, subject.entry.name)
+
+
+def _methods(of_class: int | None) -> list[tuple[str, Method]]:
+    return [
+        ("L2-CAF, class-oblivious", AttentionFilter()),
+        ("L2-CAF, class-specific", AttentionFilter(ClassSpecific(of_class))),
+        ("CAM", CAM(of_class)),
+        ("Grad-CAM", GradCAM(of_class)),
+        ("Grad-CAM, magnitude", GradCAMAbs(of_class)),
+        ("L1 filter, class-oblivious", AttentionFilter(filter=UnitL1())),
+        ("softmax filter, class-oblivious", AttentionFilter(filter=Softmax())),
+        ("Gaussian filter, class-oblivious", AttentionFilter(filter=Gaussian())),
+    ]
+
+
+def _asked(title: str, method: Method, head: Head) -> Contestant:
+    try:
+        heatmap = method.on(head)
+    except (MethodError, OutputError) as error:  # it does not fit this network, others may
+        return Contestant(title, None, refusal=str(error))
+    solution: Any = heatmap.solution
+    if solution is None:
+        return Contestant(title, heatmap)
+    return Contestant(title, heatmap, outcome=str(solution.outcome[0]), solver=solution.solver)
+
+
+def _cell(one: Contestant, view: Image.Image, style: Style) -> Image.Image:
+    if one.heatmap is None:
+        return note(one.refusal, view.size)
+    if one.outcome == "uninformative":
+        return note("uninformative: no place matters more than another", view.size)
+    heat = (one.heatmap.signed if style.signed else one.heatmap.maps)[0].cpu().float().numpy()
+    return style.draw(view, heat)

@@ -1,0 +1,187 @@
+"""Photographs in, explained photographs out: one at a time, in batches, and whatever is wrong with some of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from torch import Tensor
+
+from ..errors import ClassError, InputError, L2cafError, MethodError
+from ..heatmap import Heatmap
+from ..images import open_image
+from ..methods.method import Method
+from .style import Style, box_of
+from .subject import Prediction, Subject, percent, probabilities
+
+
+@dataclass(frozen=True)
+class Map:
+    """One map of one photograph, and how it was found."""
+
+    heat: npt.NDArray[np.float32] = field(repr=False)  # at the size of the network's input
+    about: Prediction | None = None  # the class it is about; None where it is about the whole output
+    outcome: str = ""
+    loss: float | None = None
+    steps: int = 0
+    evaluations: int = 0
+    box: tuple[int, int, int, int] | None = None  # around the hottest region, in pixels of the network's input
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A photograph as the network saw it, with its maps."""
+
+    view: Image.Image = field(repr=False)
+    maps: tuple[Map, ...]
+    prediction: Prediction | None
+    layer: str
+    solver: str = ""
+    reason: str = ""
+    endpoint: str = ""
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A photograph that could not be explained, and the sentence that says why."""
+
+    file: Path
+    error: L2cafError
+
+
+@dataclass(frozen=True)
+class _Ready:
+    file: Path | None
+    view: Image.Image
+    tensor: Tensor
+
+
+def explain_image(subject: Subject, image: Image.Image, method: Method, *, signed: bool = False) -> Explained:
+    """Explain one photograph."""
+    return _explained(subject, [_Ready(None, subject.view(image), subject.tensor(image))], method, signed=signed)[0]
+
+
+def explain_files(
+    subject: Subject, files: Sequence[Path], method: Method, *, batch: int = 16, signed: bool = False
+) -> Iterator[Explained | Failed]:
+    """Explain files, in batches; each gives what it gives alone, and one that fails does not hold up the rest.
+
+    A fault that no photograph can help (an unknown layer, a class out of range) is raised at once.
+    """
+    if batch < 1:
+        raise InputError(f"A batch of {batch} holds no photograph: give 1 or more.")
+    waiting: list[_Ready] = []
+    for file in files:
+        try:
+            ready = _prepared(subject, file)
+        except InputError as error:
+            yield Failed(file, error)
+            continue
+        if waiting and (len(waiting) == batch or waiting[0].tensor.shape != ready.tensor.shape):
+            yield from _answered(subject, waiting, method, signed=signed)
+            waiting = []
+        waiting.append(ready)
+    if waiting:
+        yield from _answered(subject, waiting, method, signed=signed)
+
+
+def _prepared(subject: Subject, file: Path) -> _Ready:
+    image = open_image(file)
+    return _Ready(file, subject.view(image), subject.tensor(image))
+
+
+def _answered(
+    subject: Subject, batch: list[_Ready], method: Method, *, signed: bool
+) -> Iterator[Explained | Failed]:
+    try:
+        yield from _explained(subject, batch, method, signed=signed)
+    except (InputError, MethodError) as error:
+        if isinstance(error, ClassError):
+            raise
+        if len(batch) == 1:
+            yield Failed(batch[0].file or Path(), error)
+            return
+        for one in batch:  # the fault may be with one of them
+            yield from _answered(subject, [one], method, signed=signed)
+
+
+def _explained(subject: Subject, batch: list[_Ready], method: Method, *, signed: bool) -> list[Explained]:
+    head = subject.run([ready.tensor for ready in batch])
+    heatmap = method.on(head)
+    output = head.replay.output.detach()
+    predictions = subject.predictions(output)
+    solution = heatmap.solution
+    return [
+        Explained(
+            view=ready.view,
+            maps=_maps_of(subject, heatmap, output, index, signed=signed),
+            prediction=predictions[index],
+            layer=heatmap.layer,
+            solver=solution.solver if solution else "",
+            reason=solution.reason if solution else "",
+            endpoint=solution.endpoint if solution else "",
+            file=ready.file,
+        )
+        for index, ready in enumerate(batch)
+    ]
+
+
+def _maps_of(
+    subject: Subject, heatmap: Heatmap, output: Tensor, index: int, *, signed: bool
+) -> tuple[Map, ...]:
+    """The maps of one sample, each with its class and its share of the solution."""
+    heats = (heatmap.signed if signed else heatmap.maps)[index].cpu().float().numpy()
+    heats = heats.reshape(-1, *heats.shape[-2:])
+    about: list[Prediction | None] = [None] * len(heats)
+    if heatmap.classes is not None:
+        chances = probabilities(output)[index]
+        about = [
+            Prediction(int(c), subject.class_name(int(c)), float(chances[int(c)])) for c in heatmap.classes[index]
+        ]
+    if heatmap.solution is None:
+        return tuple(Map(heat, who, box=box_of(heat)) for heat, who in zip(heats, about, strict=True))
+    solution = heatmap.solution
+    outcomes = solution.outcome[index]
+    outcomes = outcomes if isinstance(outcomes, list) else [outcomes]
+    losses, steps, evaluations = (
+        values[index].reshape(-1).tolist() for values in (solution.loss, solution.steps, solution.evaluations)
+    )
+    return tuple(
+        Map(heat, who, str(outcome), loss if math.isfinite(loss) else None, step, evaluation, box_of(heat))
+        for heat, who, outcome, loss, step, evaluation in zip(
+            heats, about, outcomes, losses, steps, evaluations, strict=True
+        )
+    )
+
+
+def sheet(explained: Explained, style: Style, *, heading: str, caption: str = "") -> Image.Image:
+    """The photograph and its maps side by side, with titles."""
+    from ..rendering.grid import grid
+
+    cells = [explained.view, *(style.draw(explained.view, one.heat) for one in explained.maps)]
+    seen = f"the network sees: {explained.prediction}" if explained.prediction else "photograph"
+    titles = [seen, *(title_of(one) for one in explained.maps)]
+    across = 2 if len(cells) == 2 else 3 if len(cells) in (3, 5, 6, 9) else 4
+    starts = range(0, len(cells), across)
+    return grid(
+        [cells[start : start + across] for start in starts],
+        titles=[titles[start : start + across] for start in starts],
+        heading=heading,
+        caption=caption,
+        cell_height=448 if len(cells) <= 2 else 336,
+    )
+
+
+def title_of(one: Map) -> str:
+    """What a map is about, and a warning where it shows nothing."""
+    if one.outcome == "uninformative":
+        return "uninformative: no place matters more than another"
+    if one.outcome == "non_finite":
+        return "no map: the network gave NaN or infinity"
+    return f"{one.about.name}, {percent(one.about.probability)}" if one.about else "where it looked"

@@ -1,0 +1,77 @@
+"""`Style`: how heat is drawn, the same for every map of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw
+
+from ..rendering.colors import colors_of
+from ..rendering.marks import Box
+from ..rendering.overlay import overlay
+from ..rendering.text import fitted, font
+
+BOX_LEVEL = 0.25  # of the greatest heat: what is above belongs to the object
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colours and marks.
+
+    signed  what speaks for and what speaks against, in two colours
+    box     the box around the largest region of a quarter of the greatest heat or more
+    """
+
+    colormap: str | None = None
+    contours: bool = False
+    box: bool = False
+    signed: bool = False
+
+    def check(self) -> None:
+        """Say at once, not after the work, that there is no such colour map."""
+        colors_of(np.zeros((1, 1), np.float32), signed=self.signed, colormap=self.colormap)
+
+    def draw(self, view: Image.Image, heat: npt.NDArray[np.float32]) -> Image.Image:
+        """Lay heat (h, w) over the picture of what the network saw."""
+        boxes: list[Box] = []
+        if self.box:
+            # Drawn at the picture's own size, which is finer than the map's.
+            across, down = view.width / heat.shape[1], view.height / heat.shape[0]
+            x0, y0, x1, y1 = box_of(heat) or (0, 0, heat.shape[1], heat.shape[0])
+            boxes = [Box(x0 * across, y0 * down, x1 * across, y1 * down)]
+        return overlay(
+            view, heat, signed=self.signed, colormap=self.colormap, contours=self.contours, boxes=boxes
+        )
+
+
+def box_of(heat: npt.NDArray[np.float32], *, level: float = BOX_LEVEL) -> tuple[int, int, int, int] | None:
+    """The box x0, y0, x1, y1 (half-open) of the largest region above a share of the greatest heat, if there is heat.
+
+    >>> heat = np.zeros((6, 8), np.float32)
+    >>> heat[1:3, 2:7] = 1
+    >>> box_of(heat)
+    (2, 1, 7, 3)
+    """
+    from skimage.measure import label, regionprops
+
+    greatest = float(heat.max())
+    if greatest <= 0:
+        return None
+    regions = regionprops(label(heat >= level * greatest))
+    y0, x0, y1, x1 = max(regions, key=lambda region: region.area).bbox
+    return int(x0), int(y0), int(x1), int(y1)
+
+
+def note(text: str, size: tuple[int, int]) -> Image.Image:
+    """A quiet cell with words where a picture cannot be."""
+    cell = Image.new("RGB", size, "#f1f3f4")
+    draw = ImageDraw.Draw(cell)
+    letters = font(max(12, size[1] // 20))
+    lines = fitted(text, letters, width=round(size[0] * 0.84), lines=10)
+    middle = (size[0] / 2, size[1] / 2)
+    draw.multiline_text(
+        middle, "\n".join(lines), font=letters, fill="#5f6368", anchor="mm", align="center", spacing=6
+    )
+    return cell
