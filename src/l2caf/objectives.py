@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,19 +112,24 @@ class ClassSpecific(Objective):
         chosen = self.choose(output)
         directions = (_published if self.published else _centred)(chosen, output)
         losses = tuple(Linear(direction) for direction in directions)
-        several = self.top is not None or isinstance(self.classes, Sequence)
-        return Asked(losses, several=several, classes=chosen, signed=not self.published)
+        return Asked(losses, several=self.several, classes=chosen, signed=not self.published)
+
+    @property
+    def several(self) -> bool:
+        """Whether several maps a sample are asked for, be it that there is one class on the list."""
+        return self.top is not None or (self.classes is not None and _indices(self.classes)[1])
 
     def choose(self, output: Tensor) -> Tensor:
         """Return the class indices, (B, K)."""
         batch, count = _rows_of_scores(output)
         if self.classes is not None:
-            wanted = [self.classes] if isinstance(self.classes, int) else list(self.classes)
+            wanted, _ = _indices(self.classes)
             if not wanted:
                 raise ClassError("No class is given: name at least one.")
-            chosen = torch.tensor(wanted, device=output.device).expand(batch, -1)
+            chosen = torch.tensor(wanted, dtype=torch.int64, device=output.device).expand(batch, -1)
         elif self.each is not None:
-            chosen = torch.as_tensor(self.each, device=output.device).reshape(-1, 1)
+            labels, _ = _indices(self.each)
+            chosen = torch.tensor(labels, dtype=torch.int64, device=output.device).reshape(-1, 1)
             if len(chosen) != batch:
                 raise ClassError(f"each names {len(chosen)} classes for {batch} inputs: give one an input.")
         else:
@@ -150,11 +157,11 @@ class Similarity(Objective):
     cosine: bool = False
 
     def ask(self, output: Tensor) -> Asked:
-        to = self.to.detach().to(output)
-        if output.ndim != 2 or to.ndim not in (1, 2) or to.shape[-1] != output.shape[1]:
+        to = torch.as_tensor(self.to).detach().to(output)
+        if output.ndim != 2 or to.shape not in (output.shape, output.shape[1:], (1, *output.shape[1:])):
             raise OutputError(
                 f"The embeddings have shape {tuple(output.shape)}, but the one to compare with has {tuple(to.shape)}: "
-                "give one of the same length."
+                "give one of the same length, or one for each input."
             )
         to = to.expand(output.shape)
         if self.cosine:
@@ -188,6 +195,17 @@ def _rows_of_scores(output: Tensor) -> tuple[int, int]:
             "(batch, classes): choose such an output with select=, or use ClassOblivious."
         )
     return output.shape[0], output.shape[1]
+
+
+def _indices(classes: Any) -> tuple[list[int], bool]:
+    """Read one index, or several, from whatever holds whole numbers; tell whether it was a list of them."""
+    if isinstance(classes, Tensor) or hasattr(classes, "tolist"):
+        classes = classes.tolist()  # torch's and numpy's numbers and arrays
+    several = isinstance(classes, Iterable) and not isinstance(classes, str)
+    try:
+        return [operator.index(index) for index in (classes if several else [classes])], several
+    except TypeError as error:
+        raise ClassError(f"{classes!r} names no class: give a whole number, or a list of them.") from error
 
 
 def _centred(chosen: Tensor, output: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ class Problem:
     loss: Loss
     endpoint: Call = OUTPUT
     informative: bool = True
+    shortcut: bool = True  # whether the affine part of the head may stand in for it
     evaluations: int = field(default=0, init=False)
 
     @property
@@ -44,6 +45,14 @@ class Problem:
         return self.head.replay.finite
 
     @property
+    def moved(self) -> Tensor:
+        """For which samples any filter makes a difference: (B,)."""
+        before, after = self.head.replay.observed[self.endpoint], self.head.probed.get(self.endpoint)
+        if after is None:
+            return torch.ones(self.batch, dtype=torch.bool, device=self.device)
+        return (before != after).flatten(1).any(dim=1)
+
+    @property
     def endpoint_name(self) -> str:
         return "output" if self.endpoint == OUTPUT else self.head.replay.name_of(self.endpoint)
 
@@ -56,6 +65,8 @@ class Problem:
 
     def losses(self, weights: Tensor) -> Tensor:
         """Return the loss of each sample at these weights, (B, positions) -> (B,), by the cheapest verified way."""
+        if not self.shortcut:
+            return self.replayed_losses(weights)
         self.evaluations += 1
         if self.endpoint != OUTPUT:
             mapping = self.head.affine_map(self.endpoint) if self.endpoint in self.head.affine_calls else None
@@ -112,10 +123,12 @@ def _endpoint(head: Head, objective: ClassOblivious) -> tuple[Call, bool]:
 
     def feels_scale(call: Call) -> bool:
         moved = LeastSquares(replay.observed[call].double())
-        return bool((moved(at_even[call].double()) > 0.01 * moved(at_random[call].double())).any())
+        return bool((moved(at_even[call].double()) > 1e-3 * moved(at_random[call].double())).any())
 
     if feels_scale(OUTPUT):
         return OUTPUT, True
+    if not bool((LeastSquares(replay.output.double())(at_random[OUTPUT].double()) > 0).any()):
+        return OUTPUT, False  # the output feels nothing at all, so what other modules feel does not matter to it
     for call in reversed(head.affine_calls or list(replay.observed)):
         if call in at_even and call in at_random and feels_scale(call):
             return call, True

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..networks.affine import Head
+from ..networks.replay import OUTPUT
 from ..objectives import ClassSpecific
 from .method import Maps, Method
 
@@ -28,7 +29,8 @@ class CAM(Method):
     each: Sequence[int] | Tensor | None = None
 
     def formula(self, head: Head) -> Maps:
-        if not head.is_affine:
+        # An output that no filter moves is affine too; its map is empty.
+        if not head.is_affine and not torch.equal(head.probed[OUTPUT], head.replay.output):
             raise MethodError(
                 "CAM needs a head that averages the map and is linear after that, and this one is not: "
                 "use GradCAM or AttentionFilter."
@@ -38,6 +40,5 @@ class CAM(Method):
         chosen = asked.choose(replay.output.detach())
         hot = torch.nn.functional.one_hot(chosen.T, replay.output.shape[1]).to(replay.output)
         contributions = head.gradients(hot) * replay.positions
-        several = self.top is not None or isinstance(self.classes, Sequence)
         maps = contributions.unflatten(2, replay.layer.layout.grid)
-        return Maps(maps if several else maps[:, 0], keeps_sign=True, classes=chosen)
+        return Maps(maps if asked.several else maps[:, 0], keeps_sign=True, classes=chosen)

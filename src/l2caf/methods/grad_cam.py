@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..networks.affine import Head
+from ..networks.gradient import gradient_of
 from ..objectives import ClassSpecific
 from .method import Maps, Method
 
@@ -60,10 +61,10 @@ def _grad_cam(
         if embedding:
             chosen, scores, several = None, [output.flatten(1).sum(dim=1)], False
         else:
-            chosen = ClassSpecific(classes, top, each).choose(output.detach())
+            asked = ClassSpecific(classes, top, each)
+            chosen, several = asked.choose(output.detach()), asked.several
             scores = [output.gather(1, column.unsqueeze(1)).squeeze(1) for column in chosen.T]
-            several = top is not None or isinstance(classes, Sequence)
-        gradients = [torch.autograd.grad(score.sum(), leaf, retain_graph=True)[0] for score in scores]
+        gradients = [gradient_of(score.sum(), leaf, again=True) for score in scores]
     columns = layout.columns(leaf.detach())
     maps = [(layout.columns(gradient).mean(dim=2, keepdim=True) * columns).sum(dim=1) for gradient in gradients]
     stack = torch.stack(maps, dim=1).unflatten(2, layout.grid).float()

@@ -54,7 +54,7 @@ class Method(abc.ABC):
         maps = self.formula(head)
         layer = head.replay.layer
         return Heatmap(
-            weights=maps.weights,
+            weights=_nothing_where(~head.replay.finite, maps.weights),
             size=tuple(head.replay.arguments.main.shape[-len(layer.layout.grid) :]),
             layer=layer.name,
             method=self.name,
@@ -66,3 +66,8 @@ class Method(abc.ABC):
     @abc.abstractmethod
     def formula(self, head: Head) -> Maps:
         """Compute the maps at the layer's grid."""
+
+
+def _nothing_where(not_finite: Tensor, weights: Tensor) -> Tensor:
+    """Empty the maps of samples that met NaN or infinity: what is left of them would mislead."""
+    return weights.masked_fill(not_finite.reshape(-1, *[1] * (weights.ndim - 1)), 0.0)

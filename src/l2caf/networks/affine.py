@@ -15,6 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from .gradient import gradient_of
 from .replay import OUTPUT, Replay, agree
 from .tape import Call, Tape
 
@@ -43,12 +44,12 @@ class Head:
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
-        self._probe = _probe(replay, lowest=-1.0)
+        self._probe = _probe(replay, lowest=-3.0, highest=1.0)
         self._signed = _affine_calls(replay, self._probe)
         self._unsigned: list[Call] = []
         if not self._signed:
             # A rectifier right after the layer is linear for filters of one sign.
-            self._probe = _probe(replay, lowest=0.0)
+            self._probe = _probe(replay, lowest=0.0, highest=0.5)
             self._unsigned = _affine_calls(replay, self._probe)
 
     @property
@@ -103,7 +104,7 @@ class Head:
         """Return the gradient in f of `directions . FT(f)` for an affine head: (K, B, m) gives (B, K, positions)."""
         leaf, output = self._slope
         rows = [
-            torch.autograd.grad(output, leaf, direction.to(output.dtype), retain_graph=True)[0]
+            gradient_of(output, leaf, direction.to(output.dtype), again=True)
             for direction in directions
         ]
         gradients = torch.stack(rows, dim=1).flatten(2)
@@ -209,11 +210,14 @@ class _Probe:
     mirrored: dict[Call, Tensor]
 
 
-def _probe(replay: Replay, *, lowest: float) -> _Probe:
-    """Run the head at a random filter and at its mirror image in the untouched one."""
+def _probe(replay: Replay, *, lowest: float, highest: float) -> _Probe:
+    """Run the head at a random filter and at its mirror image in the untouched one.
+
+    The filter's mean is well below 1: about 1 a mean over many positions would hardly move, and a rectifier after it
+    would look straight.
+    """
     generator = torch.Generator().manual_seed(0)
-    spread = 2 * (1 - lowest)
-    weights = lowest + spread * torch.rand(replay.batch, replay.positions, generator=generator)
+    weights = lowest + (highest - lowest) * torch.rand(replay.batch, replay.positions, generator=generator)
     weights = weights.to(replay.features.device)
     largest = replay.features[0].numel() // 4
     return _Probe(weights, replay.observe(weights, largest=largest), replay.observe(2 - weights, largest=largest))

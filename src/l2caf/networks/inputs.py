@@ -70,7 +70,7 @@ class Arguments:
     def signature(self) -> Hashable:
         """What of the arguments decides how the network runs: names, shapes without the batch, types, plain values."""
 
-        def describe(value: Any) -> Hashable:
+        def describe(value: Any) -> Any:
             if isinstance(value, Tensor):
                 return tuple(value.shape[1:]), value.dtype
             return value if isinstance(value, (str, int, float, NoneType)) else type(value)

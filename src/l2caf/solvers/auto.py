@@ -39,12 +39,20 @@ class Auto(Solver):
         if not isinstance(solver, Exact):
             return solver.search(problem)
         found, accepted = solver.attempt(problem)
-        return found if bool(accepted.all()) else _merged(found, self.riemannian.search(problem), accepted)
+        if bool(accepted.all()):
+            return found
+        # Where the exact filter is refused the head is not what it looked like, so it is computed in full.
+        return _merged(found, self.riemannian.search(replace(problem, shortcut=False)), accepted)
 
     def solve(self, problem: Problem, *, reason: str = "") -> Solution:
         solver, why = self.choose(problem)
         solution = super().solve(problem, reason=why)
-        return replace(solution, solver=type(solver).__name__)
+        descended = solution.evaluations > 0
+        if not isinstance(solver, Exact) or not bool(descended.any()):
+            return replace(solution, solver=solver.name)
+        why = f"{why}, but the exact filter of {int(descended.sum())} samples lies where it is not"
+        used = self.riemannian.name if bool(descended.all()) else f"{solver.name} and {self.riemannian.name}"
+        return replace(solution, solver=used, reason=why)
 
 
 def _merged(one: Found, other: Found, use_one: torch.Tensor) -> Found:

@@ -11,6 +11,7 @@ With o(f) = b + J f and ||f|| = 1:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -37,8 +38,8 @@ class Exact(Solver):
         found, accepted = self.attempt(problem)
         if not accepted.all():
             raise MethodError(
-                "The head is affine for non-negative filters only, and the exact filter of "
-                f"{int((~accepted).sum())} samples is not one: use Riemannian or Auto."
+                f"The exact filter of {int((~accepted).sum())} samples lies where the head is not affine: "
+                "use Riemannian or Auto."
             )
         return found
 
@@ -63,19 +64,39 @@ class Exact(Solver):
         else:
             mapping = problem.affine_map()
             if mapping is None:
-                raise MethodError("The head looked affine but its columns contradict it: use Riemannian or Auto.")
+                return _none(problem)
             weights, value = _nearest(mapping, problem.finite)
         accepted = self._accepted(problem, weights, value)
         nought = torch.zeros(problem.batch, dtype=torch.int64)
         return Found(weights, value, nought, nought, [Outcome.EXACT] * problem.batch), accepted
 
     def _accepted(self, problem: Problem, weights: Tensor, value: Tensor) -> Tensor:
-        if problem.endpoint != OUTPUT or problem.head.is_affine:
-            return torch.ones(problem.batch, dtype=torch.bool, device=weights.device)
+        """Tell where a replay confirms the loss: a probe may have missed where the head bends."""
         with torch.no_grad():
             replayed = problem.replayed_losses(weights.float()).double()
-        confirmed = (replayed - value).abs() <= 1e-3 * value.abs() + 1e-9
-        return ((weights >= -1e-6).all(dim=1) & confirmed) | ~problem.finite
+        confirmed = (replayed - value).abs() <= 1e-3 * value.abs() + _rounding(problem, value)
+        if problem.endpoint == OUTPUT and not problem.head.is_affine:
+            confirmed &= (weights >= -1e-6).all(dim=1)
+        return confirmed | ~problem.finite
+
+
+def _rounding(problem: Problem, value: Tensor) -> Tensor:
+    """How far the precision of the network's output alone may move a loss."""
+    loss = problem.loss
+    output = problem.head.replay.output if problem.endpoint == OUTPUT else problem.head.replay.observed[problem.endpoint]
+    step = 64 * torch.finfo(output.dtype).eps
+    if isinstance(loss, Linear):
+        return step * (loss.direction * output.detach().flatten(1)).double().abs().sum(dim=1)
+    length = step * output.detach().flatten(1).double().norm(dim=1)
+    return 2 * length * value.clamp_min(0).sqrt() + length.square()
+
+
+def _none(problem: Problem) -> tuple[Found, Tensor]:
+    """Nothing found for any sample: the columns contradict the probe."""
+    weights = torch.zeros(problem.batch, math.prod(problem.grid), dtype=torch.float64, device=problem.device)
+    nought = torch.zeros(problem.batch, dtype=torch.int64)
+    found = Found(weights, weights.sum(dim=1), nought, nought, [Outcome.STEP_LIMIT] * problem.batch)
+    return found, ~problem.finite & False
 
 
 def _along_the_gradient(problem: Problem, loss: Linear) -> tuple[Tensor, Tensor]:

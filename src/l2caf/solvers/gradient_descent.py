@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..networks.gradient import gradient_of
 from ..problem import Problem
 from .solver import Found, Outcome, Solver
 
@@ -61,7 +62,7 @@ class GradientDescent(Solver):
             with torch.enable_grad():
                 weights = problem.filter.weights(parameters, problem.grid)
                 losses = losses_at(weights)
-                (gradient,) = torch.autograd.grad(losses.sum(), parameters)
+                slope = gradient_of(losses.sum(), parameters)
             history.append(losses.detach().double())
             if self.keep_path:
                 path.append(weights.detach().clone())
@@ -72,7 +73,7 @@ class GradientDescent(Solver):
             if not running.any():
                 break
             frozen = parameters.detach()[~running].clone()
-            parameters.grad = gradient
+            parameters.grad = slope
             optimizer.step()
             schedule.step()
             with torch.no_grad():

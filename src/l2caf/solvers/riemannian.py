@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..filters import UnitL2
+from ..networks.gradient import gradient_of
 from ..objectives import LeastSquares
 from ..problem import Problem
 from .solver import Found, Outcome, Solver
@@ -100,8 +101,8 @@ class _State:
             weights = self.problem.filter.weights(leaf, self.problem.grid)
             losses = self.problem.losses(weights.float()).double()
             finite = torch.where(losses.isfinite(), losses, 0.0)
-            (gradient,) = torch.autograd.grad(finite.sum(), leaf)
-        return torch.where(losses.isfinite(), losses, torch.inf).detach(), gradient.nan_to_num(0.0, 0.0, 0.0)
+            slope = gradient_of(finite.sum(), leaf)
+        return torch.where(losses.isfinite(), losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
 
     def _direction(self) -> Tensor:
         """Return minus the inverse Hessian's limited-memory estimate times the gradient (the two-loop recursion)."""

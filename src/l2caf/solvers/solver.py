@@ -62,6 +62,10 @@ class Solution:
 class Solver(abc.ABC):
     """Finds, for every sample of a problem, a filter of small loss."""
 
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
     @abc.abstractmethod
     def search(self, problem: Problem) -> Found:
         """Search; samples that are not finite may come back as anything."""
@@ -77,7 +81,7 @@ class Solver(abc.ABC):
             steps=found.steps,
             evaluations=found.evaluations,
             outcome=found.outcome,
-            solver=type(self).__name__,
+            solver=self.name,
             reason=reason,
             endpoint=problem.endpoint_name,
             path=path,
@@ -87,7 +91,9 @@ class Solver(abc.ABC):
 
 def judged(found: Found, problem: Problem) -> Found:
     """Mark the samples whose network was not finite, and those whose filter shows nothing."""
-    weights = found.weights.clone()
+    even = problem.filter.weights(problem.filter.start(problem.batch, problem.grid), problem.grid)
+    moved = problem.moved.unsqueeze(1)
+    weights = torch.where(moved, found.weights, even.to(found.weights))  # a random start is no finding
     sound = problem.finite & weights.isfinite().all(dim=1) & found.loss.isfinite()
     spread = weights.amax(dim=1) - weights.amin(dim=1)
     flat = spread <= FLAT * weights.abs().amax(dim=1)
@@ -96,7 +102,7 @@ def judged(found: Found, problem: Problem) -> Found:
     for sample in range(problem.batch):
         if not sound[sample]:
             outcome[sample] = Outcome.NON_FINITE
-        elif flat[sample] or not problem.informative:
+        elif flat[sample] or not moved[sample] or not problem.informative:
             outcome[sample] = Outcome.UNINFORMATIVE
     return replace(found, weights=weights, outcome=outcome)
 
