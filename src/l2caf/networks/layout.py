@@ -87,10 +87,10 @@ def _is_map(grid: tuple[int, ...], size: tuple[int, ...]) -> bool:
 
 
 def _tokens(count: int, size: tuple[int, ...]) -> Layout | None:
-    for prefix in range(MOST_PREFIX_TOKENS):
-        for grid in _grids(count - prefix, size):
-            return Layout("tokens", grid, prefix)
-    return None
+    found = [Layout("tokens", grid, n) for n in range(MOST_PREFIX_TOKENS) for grid in _grids(count - n, size)]
+    # 30 tokens of a square picture are 5 x 5 and five before them, rather than 5 x 6.
+    exact = [layout for layout in found if layout.grid[-2] * size[-1] == layout.grid[-1] * size[-2]]
+    return next(iter(exact or found), None)
 
 
 def _grids(positions: int, size: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
