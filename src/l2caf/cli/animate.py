@@ -25,7 +25,7 @@ def command(
     ] = 1000,
     frames: Annotated[
         int, typer.Option(min=2, max=400, help="The most pictures.", rich_help_panel=options.DRAW)
-    ] = 48,
+    ] = 40,
     colormap: options.Colormap = None,
     contours: options.Contours = False,
     out: options.OutFile = options.DEFAULT_OUT,
@@ -37,10 +37,9 @@ def command(
 
     [bold]Examples[/bold]
 
+    \b
     l2caf animate photo.jpg
-
     l2caf animate photo.jpg --class espresso --out espresso.gif
-
     l2caf animate photo.jpg --seed 7 --frames 80
     """
     from ..images import open_image
@@ -76,8 +75,8 @@ def command(
         return 0
     console = terminal.output()
     console.print(
-        f"{shown.about}, layer {shown.layer}: {shown.taken} steps ({shown.outcome}), loss {shown.losses[0]:.4g} to"
-        f" {shown.losses[-1]:.4g}, shown in {len(shown.steps)} frames",
+        f"{shown.about}, layer {shown.layer}: {shown.taken} steps ({shown.outcome}),"
+        f" loss {shown.losses[0]:.4g} to {shown.losses[-1]:.4g}, shown in {len(shown.steps)} frames",
         highlight=False,
     )
     console.print(f"cosine with the filter of {shown.found_by}: {shown.agreement:.5f}", highlight=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+import traceback
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -37,37 +38,49 @@ class _Commands(typer.core.TyperGroup):
 app = typer.Typer(cls=_Commands, add_completion=False, rich_markup_mode="rich", no_args_is_help=True)
 
 
-@app.callback()
-def _l2caf(
-    version: bool = typer.Option(False, "--version", help="Print the version and leave.", is_eager=True),
-) -> None:
-    """See where a neural network looks.
-
-    [bold]Examples[/bold]
-
-    l2caf demo
-
-    l2caf explain photo.jpg
-
-    l2caf explain holiday/ --top 3 --out heatmaps
-
-    l2caf compare photo.jpg --class "tiger cat"
-
-    l2caf animate photo.jpg
-
-    l2caf layers timm:resnet50
-    """
-    if version:
+def _version(wanted: bool) -> None:
+    if wanted:
         from .. import __version__
 
         typer.echo(f"l2caf {__version__}")
         raise typer.Exit
 
 
+@app.callback()
+def _l2caf(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """See where a neural network looks.
+
+    [bold]Examples[/bold]
+
+    \b
+    l2caf demo
+    l2caf explain photo.jpg
+    l2caf explain holiday/ --top 3 --out heatmaps
+    l2caf compare photo.jpg --class "tiger cat"
+    l2caf animate photo.jpg
+    l2caf layers timm:resnet50
+    """
+
+
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command. Exit codes: 0 well, 2 bad usage or input, 130 stopped by the user."""
+    """Run a command. Exit codes: 0 well, 2 bad usage or input, 1 a fault of ours, 130 stopped by the user."""
     given = sys.argv[1:] if arguments is None else arguments
-    as_json = "--json" in given
+    if "--json" not in given:
+        return _run(given, as_json=False)
+    with terminal.stdout_for_json():
+        try:
+            return _run(given, as_json=True)
+        except Exception as error:  # noqa: BLE001 - a fault of ours: a machine still gets its document
+            traceback.print_exc()
+            terminal.print_json({"error": f"{type(error).__name__}: {error}"})
+            return 1
+
+
+def _run(given: list[str], *, as_json: bool) -> int:
     try:
         result = app(args=list(given), prog_name="l2caf", standalone_mode=False)
     except L2cafError as error:

@@ -30,14 +30,14 @@ def command(
     """Set every method side by side on one photograph.
 
     L2-CAF (class-oblivious and class-specific), CAM, Grad-CAM, its magnitude, and the filters held to other
-    constraints; the network runs once for all of them. A method that does not fit the network says so in its cell.
+    constraints; the network runs once for all of them. A method that does not fit the network says so in its
+    cell.
 
     [bold]Examples[/bold]
 
+    \b
     l2caf compare photo.jpg
-
     l2caf compare photo.jpg --class espresso --out comparison.png
-
     l2caf compare photo.jpg --network torchvision:vgg16 --contours
     """
     from ..images import open_image
@@ -54,14 +54,21 @@ def command(
     from ..rendering.files import save_picture
 
     with terminal.working("comparing"):
-        comparison = compare(subject, photograph, of_class=subject.class_index(of_class) if of_class else None)
+        comparison = compare(
+            subject, photograph, of_class=subject.class_index(of_class) if of_class else None
+        )
         save_picture(comparison.sheet(style, heading=image.name), path)
     if as_json:
         terminal.print_json(_document(comparison, image, path))
         return 0
     console = terminal.output()
     rows = [
-        [one.title, one.solver or "-", one.outcome or "-", f"does not fit: {one.refusal}" if one.refusal else "shown"]
+        [
+            one.title,
+            one.solver or "-",
+            one.outcome or "-",
+            f"does not fit: {one.refusal}" if one.refusal else "shown",
+        ]
         for one in comparison.contestants
     ]
     console.print(terminal.table(["method", "solver", "outcome", "cell"], rows))

@@ -1,3 +1,57 @@
-def command() -> int:
-    """Demo."""
+"""`l2caf demo`: a folder of pictures from nothing but what is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import options, terminal
+
+DEFAULT_OUT = Path("l2caf-demo")
+
+
+def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> int:
+    """Show what it can do, on photographs and with a network that are installed already.
+
+    [bold]Examples[/bold]
+
+    \b
+    l2caf demo
+    l2caf demo --out pictures
+    """
+    from ..pictures.naming import ready_folder
+    from ..pictures.subject import percent
+
+    ready_folder(out)
+    subject = options.subject(
+        options.DEFAULT_NETWORK, None, layer=None, select=None, whole=False, device="cpu"
+    )
+
+    from ..pictures.showcase import exhibits
+
+    made = []
+    stages = exhibits(subject, out)
+    with terminal.progress("drawing", len(stages)) as advance:
+        for stage in stages:
+            made.append(stage())
+            advance()
+    if as_json:
+        terminal.print_json(
+            {
+                "network": subject.entry.name,
+                "pictures": [
+                    {"picture": str(one.path), "shows": one.shows, "measured": one.measured} for one in made
+                ],
+            }
+        )
+        return 0
+    console = terminal.output()
+    rows = [
+        [
+            one.path.name,
+            "\n".join([one.shows, *(f"  {key}: {percent(value)}" for key, value in one.measured.items())]),
+        ]
+        for one in made
+    ]
+    console.print(terminal.table(["picture", "what it shows"], rows))
+    console.print(f"{len(made)} pictures in {out}", highlight=False, soft_wrap=True)
     return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from ..pictures.asking import FilterName, MethodName, Question, SolverName
 from . import options, terminal
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ SHOWN = 100  # rows of the closing table; a folder of thousands would bury the s
 
 
 def command(
-    images: Annotated[list[Path], typer.Argument(metavar="IMG...", help="Files and folders.", show_default=False)],
+    images: Annotated[
+        list[Path], typer.Argument(metavar="IMG", help="Files and folders.", show_default=False)
+    ],
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
@@ -28,11 +31,13 @@ def command(
     classes: options.Classes = None,
     top: Annotated[
         int | None,
-        typer.Option("--top", "-k", help="A map for each of the K best classes.", rich_help_panel=options.ASK),
+        typer.Option(
+            "--top", "-k", help="A map for each of the K best classes.", rich_help_panel=options.ASK
+        ),
     ] = None,
-    method: options.Method = options.MethodName.L2CAF,
-    filter: options.Filter = options.FilterName.L2,
-    solver: options.Solver = options.SolverName.AUTO,
+    method: options.Method = MethodName.L2CAF,
+    filter: options.Filter = FilterName.L2,
+    solver: options.Solver = SolverName.AUTO,
     published: Annotated[
         bool,
         typer.Option(
@@ -43,7 +48,9 @@ def command(
     signed: Annotated[
         bool,
         typer.Option(
-            "--signed", help="What speaks for a class and against it, in two colours.", rich_help_panel=options.DRAW
+            "--signed",
+            help="What speaks for a class and against it, in two colours.",
+            rich_help_panel=options.DRAW,
         ),
     ] = False,
     colormap: options.Colormap = None,
@@ -70,17 +77,13 @@ def command(
 
     [bold]Examples[/bold]
 
+    \b
     l2caf explain photo.jpg
-
     l2caf explain holiday/ cat.png --top 3 --out heatmaps
-
     l2caf explain photo.jpg --class "tiger cat" --class espresso --signed
-
     l2caf explain photo.jpg --network torchvision:vgg16 --layer features.28 --method gradcam
-
     l2caf explain photos/ --json --npy > maps.json
     """
-    from ..pictures.asking import Question
     from ..pictures.naming import gathered, ready_folder
     from ..pictures.style import Style
 
@@ -99,10 +102,10 @@ def command(
     style = Style(colormap=colormap, contours=contours, box=box, signed=signed)
     style.check()
     files, refused = gathered(images, out=out)
-    for _, error in refused:
-        terminal.warn(str(error))
     if not files:
         raise refused[0][1] if refused else InputError("There are no photographs: give files or folders.")
+    for _, error in refused:
+        terminal.warn(str(error))
     ready_folder(out)
     subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
     question = Question(**asked, classes=[subject.class_index(text) for text in classes or []])

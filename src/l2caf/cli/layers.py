@@ -20,10 +20,9 @@ def command(
 
     [bold]Examples[/bold]
 
+    \b
     l2caf layers efficientnet_lite0
-
     l2caf layers timm:resnet50
-
     l2caf layers mynets.py:build --json
     """
     with terminal.working(f"looking through {network}"):
@@ -54,7 +53,8 @@ def command(
             f"{row}{'  (default)' if row == default else ''}",
             row.kind,
             " × ".join(map(str, row.shape)),
-            row.layout.kind.replace("_", " ") + (f", {row.layout.prefix} before" if row.layout.prefix else ""),
+            row.layout.kind.replace("_", " ")
+            + (f", {row.layout.prefix} before" if row.layout.prefix else ""),
             " × ".join(map(str, row.layout.grid)),
             "yes" if row.reaches else "no",
         ]

@@ -21,10 +21,9 @@ def command(
 
     [bold]Examples[/bold]
 
+    \b
     l2caf networks
-
     l2caf networks resnet
-
     l2caf networks "timm:convnext*"
     """
     with terminal.working("looking through the catalogue"):

@@ -35,7 +35,9 @@ Layer = Annotated[
 ]
 Whole = Annotated[
     bool,
-    typer.Option("--whole", help="Show the network all of the photograph, not its centre.", rich_help_panel=NETWORK),
+    typer.Option(
+        "--whole", help="Show the network all of the photograph, not its centre.", rich_help_panel=NETWORK
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=NETWORK)]
 Select = Annotated[

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDE = 200  # columns where nobody's window sets a limit
+
+_kept: ContextVar[TextIO | None] = ContextVar("_kept", default=None)
 
 
 def fail(sentence: str, *, as_json: bool) -> int:
@@ -35,9 +38,21 @@ def warn(sentence: str) -> None:
     console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
+@contextmanager
+def stdout_for_json() -> Iterator[None]:
+    """Keep stdout for the one document; what others print (the user's own network, say) goes to stderr."""
+    kept = _kept.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _kept.reset(kept)
+
+
 def print_json(document: Any) -> None:
     """Print the one document that a machine reads."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    stream = _kept.get() or sys.stdout
+    stream.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def output() -> Console:

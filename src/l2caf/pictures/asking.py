@@ -50,8 +50,8 @@ class SolverName(StrEnum):
 class Question:
     """What is asked of a network: a method, and the classes that it is asked about.
 
-    With neither `classes` nor `top`, L2-CAF is asked what keeps the output as it is (class-oblivious), and the
-    other methods, or L2-CAF in its `published` form or with `about_a_class`, about each photograph's best class.
+    With neither `classes` nor `top`, L2-CAF is asked what keeps the output as it is (class-oblivious). The other
+    methods, and L2-CAF `published` or with `about_a_class`, are asked about each photograph's best class.
     """
 
     method: MethodName = MethodName.L2CAF
@@ -85,7 +85,7 @@ class Question:
     def title(self) -> str:
         """What a picture calls this method, in a few words."""
         if self.method != MethodName.L2CAF:
-            return {"cam": "CAM", "gradcam": "Grad-CAM", "gradcam-abs": "Grad-CAM, magnitude"}[self.method]
+            return {"cam": "CAM", "gradcam": "Grad-CAM", "gradcam-abs": "Grad-CAM-abs"}[self.method]
         name = {"l2": "L2-CAF", "l1": "L1 filter", "softmax": "softmax filter", "gaussian": "Gaussian filter"}
         kind = "class-oblivious" if self.is_class_oblivious else "class-specific"
         return f"{name[self.filter]}, {kind}{', as published' if self.published else ''}"
@@ -115,8 +115,11 @@ class Question:
     def _filter(self) -> Filter:
         from .. import filters
 
-        names = {"l2": filters.UnitL2, "l1": filters.UnitL1, "softmax": filters.Softmax}
-        return names.get(self.filter, filters.Gaussian)()
+        if self.filter == FilterName.L1:
+            return filters.UnitL1()
+        if self.filter == FilterName.SOFTMAX:
+            return filters.Softmax()
+        return filters.Gaussian() if self.filter == FilterName.GAUSSIAN else filters.UnitL2()
 
     def _solver(self) -> Solver:
         from ..solvers.auto import Auto
@@ -126,4 +129,6 @@ class Question:
 
         if self.solver == SolverName.GRADIENT_DESCENT:
             return GradientDescent(seed=self.seed)
-        return {"exact": Exact, "riemannian": Riemannian}.get(self.solver, Auto)()
+        if self.solver == SolverName.EXACT:
+            return Exact()
+        return Riemannian() if self.solver == SolverName.RIEMANNIAN else Auto()

@@ -17,6 +17,7 @@ from ..methods.method import Method
 from ..networks.affine import Head
 from ..objectives import ClassSpecific
 from ..rendering.grid import grid
+from .explaining import photograph_title
 from .style import Style, note
 from .subject import Prediction, Subject, probabilities
 
@@ -43,19 +44,18 @@ class Comparison:
     layer: str
     network: str
 
-    def sheet(self, style: Style, *, heading: str, across: int = 3) -> Image.Image:
+    def sheet(self, style: Style, *, heading: str, across: int = 3, cell_height: int = 320) -> Image.Image:
         """The photograph first, then the answers, row by row."""
-        seen = f"the network sees: {self.prediction}" if self.prediction else "photograph"
         cells = [self.view, *(_cell(one, self.view, style) for one in self.contestants)]
-        titles = [seen, *(one.title for one in self.contestants)]
+        titles = [photograph_title(self.prediction), *(one.title for one in self.contestants)]
         starts = range(0, len(cells), across)
-        about = f"class-specific maps are about: {self.about}" if self.about else ""
+        about = f"class-specific maps and CAMs: {self.about}" if self.about else ""
         return grid(
             [cells[start : start + across] for start in starts],
             titles=[titles[start : start + across] for start in starts],
             heading=heading,
             caption="  ·  ".join(filter(None, [about, self.network, f"layer {self.layer}"])),
-            cell_height=320,
+            cell_height=cell_height,
         )
 
 
@@ -82,7 +82,7 @@ def _methods(of_class: int | None) -> list[tuple[str, Method]]:
         ("L2-CAF, class-specific", AttentionFilter(ClassSpecific(of_class))),
         ("CAM", CAM(of_class)),
         ("Grad-CAM", GradCAM(of_class)),
-        ("Grad-CAM, magnitude", GradCAMAbs(of_class)),
+        ("Grad-CAM-abs", GradCAMAbs(of_class)),
         ("L1 filter, class-oblivious", AttentionFilter(filter=UnitL1())),
         ("softmax filter, class-oblivious", AttentionFilter(filter=Softmax())),
         ("Gaussian filter, class-oblivious", AttentionFilter(filter=Gaussian())),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +13,16 @@ from PIL import Image
 from ..errors import InputError, MethodError
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter
+from ..networks.affine import Head
 from ..objectives import ClassSpecific
 from ..rendering.animation import convergence_frames, save_gif
 from ..solvers.gradient_descent import GradientDescent
+from ..solvers.solver import Outcome
 from .style import Style
 from .subject import Subject
 
-HEIGHT = 360  # pixels of a frame: a film of this size is easily sent
+AREA = 340**2  # pixels of a frame: a film of this size is easily sent
+RATES = (0.5, 0.1, 0.02, 0.004, 0.001, 0.0002)
 STILL = 0.002  # of all the motion: where less is left than this, the film ends
 
 
@@ -41,8 +43,9 @@ class Film:
 
     def save(self, path: Path, style: Style, *, milliseconds: int = 90) -> Path:
         """Write the film as a GIF, the loss curve beside it."""
-        width = round(self.view.width * HEIGHT / self.view.height)
-        small = self.view.resize((width, HEIGHT), Image.Resampling.LANCZOS)
+        scale = (AREA / (self.view.width * self.view.height)) ** 0.5
+        size = (round(self.view.width * scale), round(self.view.height * scale))
+        small = self.view.resize(size, Image.Resampling.LANCZOS)
         pictures = [style.draw(small, heat) for heat in self.maps]
         frames = convergence_frames(
             pictures, self.losses[: self.steps[-1] + 1], steps=self.steps, title=f"loss, {self.about}"
@@ -55,19 +58,16 @@ def film(
     image: Image.Image,
     *,
     of_class: int | None = None,
-    frames: int = 48,
+    frames: int = 40,
     steps: int = 1000,
     seed: int = 0,
-    report: Callable[[], None] = lambda: None,
 ) -> Film:
     """Follow gradient descent from a random filter; class-oblivious, or specific to a class."""
     if frames < 2 or steps < 2:
         raise InputError(f"{frames} frames of {steps} steps show no motion: give at least 2 of each.")
     head = subject.run([subject.tensor(image)])
     objective = None if of_class is None else ClassSpecific(of_class)
-    descent = GradientDescent(steps=steps, seed=seed, keep_path=True)
-    heatmap = AttentionFilter(objective, solver=descent).on(head)
-    report()
+    heatmap = _descended(head, objective, frames=frames, steps=steps, seed=seed)
     best = AttentionFilter(objective).on(head)
     path, losses = _path(heatmap)
     shown = _even_motion(path, frames)
@@ -89,6 +89,21 @@ def film(
     )
 
 
+def _descended(head: Head, objective: ClassSpecific | None, *, frames: int, steps: int, seed: int) -> Heatmap:
+    """Descend at the first rate that is slow enough to fill a film, and fast enough to arrive."""
+    arrived: Heatmap | None = None
+    for rate in RATES:
+        descent = GradientDescent(steps=steps, learning_rate=rate, seed=seed, keep_path=True)
+        heatmap = AttentionFilter(objective, solver=descent).on(head)
+        if arrived is not None and heatmap.solution.outcome[0] == Outcome.STEP_LIMIT:
+            break
+        arrived = heatmap
+        if len(_even_motion(_path(heatmap)[0], frames)) >= 0.8 * frames:
+            break
+    assert arrived is not None  # there is at least one rate
+    return arrived
+
+
 def _path(heatmap: Heatmap) -> tuple[torch.Tensor, npt.NDArray[np.float64]]:
     """The filters (steps, *grid) and losses of the one sample."""
     path, losses = heatmap.solution.path, heatmap.solution.losses
@@ -100,7 +115,7 @@ def _path(heatmap: Heatmap) -> tuple[torch.Tensor, npt.NDArray[np.float64]]:
 def _even_motion(path: torch.Tensor, frames: int) -> tuple[int, ...]:
     """Choose the steps so that every frame moves as far as the next.
 
-    A descent runs fast at first and then creeps: equal steps would jump at the start and stand still at the end.
+    A descent runs fast at first and then creeps: equal steps would jump first and stand still at last.
     """
     flat = path.flatten(1)
     moved = (flat[1:] - flat[:-1]).norm(dim=1).double().cumsum(dim=0).cpu().numpy()
@@ -109,4 +124,6 @@ def _even_motion(path: torch.Tensor, frames: int) -> tuple[int, ...]:
     travelled = np.concatenate([[0.0], moved]) / moved[-1]
     last = int(np.searchsorted(travelled, 1 - STILL))
     wanted = np.linspace(0, travelled[last], frames)
-    return tuple(int(step) for step in np.unique(np.searchsorted(travelled[: last + 1], wanted).clip(0, last)))
+    return tuple(
+        int(step) for step in np.unique(np.searchsorted(travelled[: last + 1], wanted).clip(0, last))
+    )

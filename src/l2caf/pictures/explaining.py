@@ -1,4 +1,4 @@
-"""Photographs in, explained photographs out: one at a time, in batches, and whatever is wrong with some of them."""
+"""Photographs in, explained photographs out: in batches, and whatever is wrong with some of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.method import Method
 from .style import Style, box_of
-from .subject import Prediction, Subject, percent, probabilities
+from .subject import Prediction, Subject, probabilities
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Map:
     loss: float | None = None
     steps: int = 0
     evaluations: int = 0
-    box: tuple[int, int, int, int] | None = None  # around the hottest region, in pixels of the network's input
+    box: tuple[int, int, int, int] | None = (
+        None  # around the hottest region, in pixels of the network's input
+    )
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,15 @@ class _Ready:
 
 def explain_image(subject: Subject, image: Image.Image, method: Method, *, signed: bool = False) -> Explained:
     """Explain one photograph."""
-    return _explained(subject, [_Ready(None, subject.view(image), subject.tensor(image))], method, signed=signed)[0]
+    return _explained(
+        subject, [_Ready(None, subject.view(image), subject.tensor(image))], method, signed=signed
+    )[0]
 
 
 def explain_files(
     subject: Subject, files: Sequence[Path], method: Method, *, batch: int = 16, signed: bool = False
 ) -> Iterator[Explained | Failed]:
-    """Explain files, in batches; each gives what it gives alone, and one that fails does not hold up the rest.
+    """Explain files, in batches; one that fails does not hold up the rest.
 
     A fault that no photograph can help (an unknown layer, a class out of range) is raised at once.
     """
@@ -142,7 +146,8 @@ def _maps_of(
     if heatmap.classes is not None:
         chances = probabilities(output)[index]
         about = [
-            Prediction(int(c), subject.class_name(int(c)), float(chances[int(c)])) for c in heatmap.classes[index]
+            Prediction(int(c), subject.class_name(int(c)), float(chances[int(c)]))
+            for c in heatmap.classes[index]
         ]
     if heatmap.solution is None:
         return tuple(Map(heat, who, box=box_of(heat)) for heat, who in zip(heats, about, strict=True))
@@ -165,8 +170,7 @@ def sheet(explained: Explained, style: Style, *, heading: str, caption: str = ""
     from ..rendering.grid import grid
 
     cells = [explained.view, *(style.draw(explained.view, one.heat) for one in explained.maps)]
-    seen = f"the network sees: {explained.prediction}" if explained.prediction else "photograph"
-    titles = [seen, *(title_of(one) for one in explained.maps)]
+    titles = [photograph_title(explained.prediction), *(title_of(one) for one in explained.maps)]
     across = 2 if len(cells) == 2 else 3 if len(cells) in (3, 5, 6, 9) else 4
     starts = range(0, len(cells), across)
     return grid(
@@ -178,10 +182,15 @@ def sheet(explained: Explained, style: Style, *, heading: str, caption: str = ""
     )
 
 
+def photograph_title(prediction: Prediction | None) -> str:
+    """What the network takes the photograph for."""
+    return f"seen as {prediction}" if prediction else "photograph"
+
+
 def title_of(one: Map) -> str:
     """What a map is about, and a warning where it shows nothing."""
     if one.outcome == "uninformative":
         return "uninformative: no place matters more than another"
     if one.outcome == "non_finite":
         return "no map: the network gave NaN or infinity"
-    return f"{one.about.name}, {percent(one.about.probability)}" if one.about else "where it looked"
+    return str(one.about) if one.about else "where it looked"

@@ -47,7 +47,7 @@ class Style:
 
 
 def box_of(heat: npt.NDArray[np.float32], *, level: float = BOX_LEVEL) -> tuple[int, int, int, int] | None:
-    """The box x0, y0, x1, y1 (half-open) of the largest region above a share of the greatest heat, if there is heat.
+    """The box x0, y0, x1, y1 (half-open) of the largest region above a share of the greatest heat.
 
     >>> heat = np.zeros((6, 8), np.float32)
     >>> heat[1:3, 2:7] = 1

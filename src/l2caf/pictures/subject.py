@@ -43,7 +43,7 @@ class Subject:
 
     layer   where the filter sits; None for the last layer with a map
     select  which part of the network's answer is explained
-    whole   show the network the whole photograph, in its own proportions, not only the centre that it was made for
+    whole   show the network the whole photograph, in its own proportions, not only its centre
     """
 
     entry: CatalogueEntry
@@ -93,7 +93,9 @@ class Subject:
         # The same preparation at a finer scale cuts out the same region.
         scale = height / prepare.input_size[0]
         finer = replace(
-            prepare, input_size=_scaled(prepare.input_size, scale), resize_size=_scaled(prepare.resize_size, scale)
+            prepare,
+            input_size=_scaled(prepare.input_size, scale),
+            resize_size=_scaled(prepare.resize_size, scale),
         )
         return finer.view(image)
 
@@ -145,11 +147,11 @@ def percent(share: float) -> str:
     """A share as people write it.
 
     >>> percent(0.394), percent(0.0041), percent(0.9996)
-    ('39 %', '0.4 %', '99.96 %')
+    ('39%', '0.4%', '99.96%')
     """
     if share < 0.0995:
-        return f"{100 * share:.1f} %"
-    return f"{100 * share:.2f} %" if 0.995 <= share < 0.99995 else f"{100 * share:.0f} %"
+        return f"{100 * share:.1f}%"
+    return f"{100 * share:.2f}%" if 0.995 <= share < 0.99995 else f"{100 * share:.0f}%"
 
 
 def said(error: Exception) -> str:

@@ -50,7 +50,9 @@ class Writer:
     def write(self, explained: Explained, *, network: str) -> Written:
         """Write what belongs to one photograph."""
         if explained.file is None:
-            raise InputError("A picture without a file has no name: save it with save_picture(sheet(...), path).")
+            raise InputError(
+                "A picture without a file has no name: save it with save_picture(sheet(...), path)."
+            )
         name = self.names[explained.file]
         pictures = self._bare(explained, name) if self.bare else [self._sheet(explained, name, network)]
         numbers = None
@@ -66,10 +68,11 @@ class Writer:
         return Written(small, tuple(pictures), numbers)
 
     def _sheet(self, explained: Explained, name: str, network: str) -> Path:
-        parts = [self.question.title, network, f"layer {explained.layer}"]
-        if explained.solver:
-            outcomes = dict.fromkeys(one.outcome.replace("_", " ") for one in explained.maps)
-            parts.append(f"{explained.solver}: {', '.join(outcomes)}")
+        parts = [self.question.title, f"{network}, layer {explained.layer}"]
+        outcomes = dict.fromkeys(one.outcome.replace("_", " ") for one in explained.maps if one.outcome)
+        if outcomes:
+            exact = list(outcomes) == ["exact"]
+            parts.append("solved exactly" if exact else f"{explained.solver}: {', '.join(outcomes)}")
         heading = explained.file.name if explained.file else ""
         picture = sheet(explained, self.style, heading=heading, caption="  ·  ".join(parts))
         return save_picture(picture, self.folder / f"{name}.png")

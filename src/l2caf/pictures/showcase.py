@@ -1,0 +1,154 @@
+"""The demonstration: what the method shows, on photographs that everybody has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..rendering.files import save_picture
+from ..rendering.grid import grid
+from .asking import Question
+from .comparing import compare
+from .converging import film
+from .explaining import Explained, explain_image
+from .samples import SAMPLES, sample, two_objects
+from .style import Style
+from .subject import Subject, percent
+
+CLASSES = ("tiger cat", "espresso")  # what is on the left and on the right of the two objects
+DEPTHS = {"blocks.4": "the layer blocks.4", "blocks.5": "the layer blocks.5", "": "the last map"}
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One picture of the demonstration, what it shows, and what was measured on the way."""
+
+    path: Path
+    shows: str
+    measured: dict[str, float]
+
+
+def exhibits(subject: Subject, folder: Path) -> list[Callable[[], Exhibit]]:
+    """The pictures, each made when it is called; together they tell the story in order."""
+    return [
+        lambda: where_it_looked(subject, folder / "1-where-it-looked.png"),
+        lambda: each_its_own(subject, folder / "2-two-objects.png"),
+        lambda: for_and_against(subject, folder / "3-for-and-against.png"),
+        lambda: all_methods(subject, folder / "4-methods.png"),
+        lambda: layer_by_layer(subject, folder / "5-layers.png"),
+        lambda: slow_motion(subject, folder / "6-slow-motion.gif"),
+    ]
+
+
+def where_it_looked(subject: Subject, path: Path) -> Exhibit:
+    """Several photographs, class-oblivious."""
+    found = [explain_image(subject, sample(name), Question().as_method()) for name in SAMPLES]
+    picture = grid(
+        [[one.view for one in found], [Style().draw(one.view, one.maps[0].heat) for one in found]],
+        column_titles=[str(one.prediction) for one in found],
+        row_labels=["what it saw", "where it looked"],
+        heading="Where did it look?",
+        caption="The places that keep the network's answer as it is; no class was named.",
+        cell_height=256,
+    )
+    save_picture(picture, path)
+    return Exhibit(path, f"where the network looked in {len(found)} photographs, no class named", {})
+
+
+def each_its_own(subject: Subject, path: Path) -> Exhibit:
+    """Two objects in one picture: the map of each class lies on its own object."""
+    rows = [
+        _about_both(subject, Question(classes=_indices(subject), published=form)) for form in (False, True)
+    ]
+    shares = [[half_share(one.heat, right=right) for right, one in enumerate(row.maps)] for row in rows]
+    measured = {
+        f"{name}{form}": share
+        for form, row in zip(("", ", as published"), shares, strict=True)
+        for name, share in zip(CLASSES, row, strict=True)
+    }
+    picture = grid(
+        [[row.view, *(Style().draw(row.view, one.heat) for one in row.maps)] for row in rows],
+        titles=[
+            [
+                "photograph",
+                *(f"{name}: {percent(share)} on its half" for name, share in zip(CLASSES, row, strict=True)),
+            ]
+            for row in shares
+        ],
+        row_labels=["centred", "as published"],
+        heading="Which part speaks for which class?",
+        caption="The share of each map's energy on the half that holds its object. The published objective"
+        " follows what all classes have in common; on centred scores each class finds its own object.",
+        cell_height=224,
+    )
+    save_picture(picture, path)
+    return Exhibit(path, f"two objects: the maps of {CLASSES[0]} and {CLASSES[1]}, each on its own", measured)
+
+
+def for_and_against(subject: Subject, path: Path) -> Exhibit:
+    """The same two classes, with what speaks against them."""
+    found = _about_both(subject, Question(classes=_indices(subject)), signed=True)
+    style = Style(signed=True)
+    picture = grid(
+        [[found.view, *(style.draw(found.view, one.heat) for one in found.maps)]],
+        titles=[["photograph", *CLASSES]],
+        heading="What speaks for a class, and what against it?",
+        caption="Warm: for. Cool: against.",
+        cell_height=224,
+    )
+    save_picture(picture, path)
+    return Exhibit(path, "what speaks for each class (warm) and against it (cool)", {})
+
+
+def all_methods(subject: Subject, path: Path) -> Exhibit:
+    """Every method on the two objects."""
+    seen_whole = replace(subject, whole=True)
+    comparison = compare(seen_whole, two_objects(), of_class=subject.class_index(CLASSES[1]))
+    save_picture(comparison.sheet(Style(), heading="Other methods, other filters", cell_height=224), path)
+    return Exhibit(path, f"L2-CAF beside CAM, Grad-CAM and other filters, asked about {CLASSES[1]}", {})
+
+
+def layer_by_layer(subject: Subject, path: Path) -> Exhibit:
+    """The same question, put to earlier layers."""
+    image = sample("cup")
+    asked = [replace(subject, layer=layer or None, whole=True) for layer in DEPTHS]
+    found = [explain_image(one, image, Question().as_method()) for one in asked]
+    picture = grid(
+        [[found[0].view, *(Style().draw(one.view, one.maps[0].heat) for one in found)]],
+        titles=[["photograph", *DEPTHS.values()]],
+        heading="How does it come about?",
+        caption="Class-oblivious maps at earlier layers are finer, and found by descent; the last is exact.",
+        cell_height=224,
+    )
+    save_picture(picture, path)
+    return Exhibit(path, "the same photograph at earlier layers", {})
+
+
+def slow_motion(subject: Subject, path: Path) -> Exhibit:
+    """The filter on its way from a random start."""
+    shown = film(replace(subject, whole=True), two_objects(), of_class=subject.class_index(CLASSES[0]))
+    shown.save(path, Style())
+    return Exhibit(
+        path,
+        f"the filter of {CLASSES[0]} on its way from a random start",
+        {f"cosine with the filter of {shown.found_by}": shown.agreement},
+    )
+
+
+def half_share(heat: npt.NDArray[np.float32], *, right: bool | int) -> float:
+    """The share of a map's energy (its squares) on the left or the right half of the picture."""
+    energy = np.square(heat, dtype=np.float64).sum(axis=0)
+    half = energy[len(energy) // 2 :] if right else energy[: len(energy) // 2]
+    return float(half.sum() / max(energy.sum(), 1e-300))
+
+
+def _indices(subject: Subject) -> list[int]:
+    return [subject.class_index(name) for name in CLASSES]
+
+
+def _about_both(subject: Subject, question: Question, *, signed: bool = False) -> Explained:
+    return explain_image(replace(subject, whole=True), two_objects(), question.as_method(), signed=signed)
