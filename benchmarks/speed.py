@@ -1,0 +1,146 @@
+"""How long does a map take, beside a plain forward pass, other tools, and the paper's own procedure?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from l2caf import ClassOblivious, ClassSpecific, Exact, GradientDescent, UnitL2, explain
+from l2caf.networks.affine import Head
+from l2caf.networks.replay import Replay
+from l2caf.networks.torchvision_import import import_torchvision
+from l2caf.problem import pose
+
+from .measuring import Row, Times, side_by_side
+from .subjects import batch, lite, torchvision_network
+
+
+def rows() -> list[Row]:
+    found = []
+    for name, network in (("EfficientNet-Lite0", lite()), ("ResNet-50", torchvision_network("resnet50"))):
+        for size in (16, 1):
+            found += _against_others(name, network, batch(size))
+    found += _against_the_paper(lite(), batch(1))
+    found += _through_the_frontier(torchvision_network("vgg16"), batch(1))
+    return found
+
+
+def _against_others(name: str, network: nn.Module, images: Tensor) -> list[Row]:
+    contestants: dict[str, Callable[[], Any]] = {
+        "forward": lambda: _forward(network, images),
+        "oblivious": lambda: explain(network, images).maps,
+        "top5": lambda: explain(network, images, objective=ClassSpecific(top=5)).maps,
+        "one class": lambda: explain(network, images, objective=ClassSpecific()).maps,
+        **_other_tools(network, images),
+    }
+    times = side_by_side(contestants, rounds=9 if len(images) > 1 else 15)
+    size = len(images)
+    barred = size == 16
+    found = [
+        _ratio(times, f"{name}, batch {size}: class-oblivious ÷ forward", "oblivious", 1.20 if barred else None),
+        _ratio(times, f"{name}, batch {size}: class-specific, top 5 together ÷ forward", "top5", 1.10 if barred else None),
+        _ratio(times, f"{name}, batch {size}: class-specific, one class ÷ forward", "one class", None),
+    ]
+    for tool, bar in (("pytorch-grad-cam", 2.0), ("torch-cam", 1.0), ("captum", 1.0)):
+        for ours in ("oblivious", "one class"):
+            factor = times.ratio(tool, ours)
+            found.append(
+                Row(
+                    f"{name}, batch {size}: {tool} GradCAM ÷ l2caf ({ours})",
+                    f"{factor:.2f} ({times.spread(tool, ours)})",
+                    f"≥ {bar:g}",
+                    factor >= bar,
+                    {"ratio": factor, "tool_ms": times.milliseconds(tool), "l2caf_ms": times.milliseconds(ours)},
+                )
+            )
+    return found
+
+
+def _ratio(times: Times, what: str, one: str, bar: float | None) -> Row:
+    ratio = times.ratio(one, "forward")
+    details = {"ratio": ratio, "ms": times.milliseconds(one), "forward_ms": times.milliseconds("forward")}
+    measured = f"{ratio:.2f} ({times.spread(one, 'forward')})"
+    return Row(what, measured, f"≤ {bar:.2f}" if bar else "", None if bar is None else ratio <= bar, details)
+
+
+def _forward(network: nn.Module, images: Tensor) -> Tensor:
+    with torch.inference_mode():
+        output: Tensor = network(images)
+        return output
+
+
+def _other_tools(network: nn.Module, images: Tensor) -> dict[str, Callable[[], Any]]:
+    import_torchvision()  # they import it, and on some machines it must be helped
+    from captum.attr import LayerGradCam
+    from pytorch_grad_cam import GradCAM as PytorchGradCam
+    from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
+    from torchcam.methods import GradCAM as TorchCam
+
+    layer = network.get_submodule(explain(network, images[:1]).layer)
+    classes = _forward(network, images).argmax(1).tolist()
+    grad_cam = PytorchGradCam(model=network, target_layers=[layer])
+    captum = LayerGradCam(network, layer)
+    targets = [ClassifierOutputTarget(index) for index in classes]
+
+    def torch_cam() -> Any:
+        with TorchCam(network, layer) as extractor:
+            return extractor(classes, network(images))
+
+    return {
+        "pytorch-grad-cam": lambda: grad_cam(input_tensor=images, targets=targets),
+        "torch-cam": torch_cam,
+        "captum": lambda: captum.attribute(images, target=torch.tensor(classes)),
+    }
+
+
+def _against_the_paper(network: nn.Module, image: Tensor) -> list[Row]:
+    paper = GradientDescent()
+    replay = Replay(network, image)
+
+    def solve(solver: Exact | GradientDescent) -> Any:
+        return solver.search(pose(Head(replay), UnitL2(), ClassOblivious())[0][0])
+
+    times = side_by_side(
+        {
+            "ours": lambda: explain(network, image).maps,
+            "paper": lambda: explain(network, image, solver=paper).maps,
+            "our solving": lambda: solve(Exact()),
+            "paper's solving": lambda: solve(paper),
+        },
+        rounds=7,
+        warm_up=1,
+    )
+    steps = int(solve(paper).steps[0])
+    whole, solving = times.ratio("paper", "ours"), times.ratio("paper's solving", "our solving")
+    return [
+        Row(
+            f"the paper's procedure, fast form ({steps} steps) ÷ l2caf, EfficientNet-Lite0, one image",
+            f"{whole:.0f}",
+            "≥ 30",
+            whole >= 30,
+            {"ratio": whole, "ms": times.milliseconds("ours"), "paper_ms": times.milliseconds("paper")},
+        ),
+        Row(
+            "the same, solving alone (everything after the network's own run)",
+            f"{solving:.0f}",
+            "≥ 100",
+            solving >= 100,
+            {"ratio": solving, "ms": times.milliseconds("our solving")},
+        ),
+    ]
+
+
+def _through_the_frontier(network: nn.Module, image: Tensor) -> list[Row]:
+    times = side_by_side(
+        {"forward": lambda: _forward(network, image), "oblivious": lambda: explain(network, image).maps}, rounds=9
+    )
+    head = Head(Replay(network, image))
+    frontier = head.frontier
+    name = head.replay.name_of(frontier[0].call) if frontier else "none"
+    ratio = _ratio(times, f"VGG-16, one image, class-oblivious ÷ forward, frontier at {name}", "oblivious", 5.0)
+    paper = side_by_side({"oblivious": lambda: explain(network, image, solver=GradientDescent())}, rounds=2, warm_up=0)
+    factor = paper.milliseconds("oblivious") / times.milliseconds("forward")
+    return [ratio, Row("the paper's procedure there ÷ forward", f"{factor:.0f}", "(above 100)", None, {"ratio": factor})]
