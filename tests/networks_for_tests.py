@@ -229,7 +229,7 @@ class Pair(nn.Module):
 
         def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
             one, other = self.conv(x).chunk(2, dim=1)
-            return one, other
+            return one.clone(), other
 
     def __init__(self) -> None:
         super().__init__()
@@ -242,6 +242,21 @@ class Pair(nn.Module):
         one += 1
         x = self.mix(one) + other
         return self.scores(x.mean(dim=(2, 3))), x
+
+
+class WritesIntoViews(nn.Module):
+    """Runs only where no gradient flows through its stem: it writes into one of several views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 2 * CHANNELS, 4, stride=4)
+        self.mix = nn.Conv2d(CHANNELS, CHANNELS, 1)
+        self.scores = nn.Linear(CHANNELS, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = self.stem(x).chunk(2, dim=1)
+        one += 1
+        return self.scores((self.mix(one) + other).mean(dim=(2, 3)))
 
 
 class Named(nn.Module):

@@ -154,11 +154,19 @@ def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
 
         return watched
 
-    watched = {module: watching(module) for module in network.modules() if module is not network}
     main = arguments.main
     differentiable = arguments.map(lambda tensor: tensor.clone().requires_grad_() * 1 if tensor is main else tensor)
-    with borrowed(network), forwards_replaced(watched), torch.enable_grad():
-        returned = network(*differentiable.args, **differentiable.kwargs)
+    with borrowed(network) as modules:
+        watched = {module: watching(module) for module in modules if module is not network}
+        try:
+            with forwards_replaced(watched), torch.enable_grad():
+                returned = network(*differentiable.args, **differentiable.kwargs)
+        except RuntimeError:
+            # What writes into views, for one, runs only where no gradient is asked for.
+            noted.clear()
+            calls.clear()
+            with forwards_replaced(watched), torch.no_grad():
+                returned = network(*arguments.args, **arguments.kwargs)
     output = select_output(returned, select, arguments.batch)
     reaching = _reaching(output, [tensor for _, tensor in noted], [layer.layout for layer, _ in noted])
     return _Survey(

@@ -69,7 +69,8 @@ def infer_layout(output_shape: Sequence[int], input_shape: Sequence[int]) -> Lay
         size = tuple(input_shape[-axes:])
         if _is_map(tuple(output_shape[2:]), size) and not (axes == 1 and finest > 1):
             return Layout("channels_first", tuple(output_shape[2:]))
-        if _is_map(tuple(output_shape[1:-1]), size) and axes > 1:
+        # A single channel at the end is rather a pooled vector, (B, C, 1, 1), than a map.
+        if _is_map(tuple(output_shape[1:-1]), size) and axes > 1 and output_shape[-1] > 1:
             return Layout("channels_last", tuple(output_shape[1:-1]))
     if axes == 1 and finest > 1:
         return _tokens(output_shape[1], tuple(input_shape[2:]))
