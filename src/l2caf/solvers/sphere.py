@@ -21,7 +21,8 @@ def nearest_on_sphere(jacobian: Tensor, *, precision: float = 2.0**-52) -> Tenso
     else:
         spectrum, basis = torch.linalg.eigh(jacobian.mT @ jacobian)
     largest = spectrum[:, -1:].clamp_min(1e-300)
-    seen = spectrum > (8 * precision) ** 2 * largest
+    # Below this, an eigenvalue is rounding: of the Jacobian, or of the Gram matrix made from it.
+    seen = spectrum > max((8 * precision) ** 2, positions * torch.finfo(spectrum.dtype).eps) * largest
     coefficients = (basis.mT @ ones.unsqueeze(-1)).squeeze(-1)
     coefficients = torch.where(seen, coefficients, 0.0)
     spectrum = torch.where(seen, spectrum / largest, 1.0)
