@@ -13,6 +13,7 @@ import typer.core
 from ..errors import L2cafError
 from . import terminal
 
+STOPPED = 130
 COMMANDS = ("explain", "compare", "animate", "networks", "layers", "demo")
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.
@@ -85,9 +86,8 @@ def _run(given: list[str], *, as_json: bool) -> int:
         result = app(args=list(given), prog_name="l2caf", standalone_mode=False)
     except L2cafError as error:
         return terminal.fail(str(error), as_json=as_json)
-    except (typer.Abort, KeyboardInterrupt):
-        terminal.fail("Stopped. Every file that was written is whole.", as_json=as_json)
-        return 130
+    except (typer.Abort, KeyboardInterrupt):  # some versions of typer raise on Ctrl-C, others return a number
+        return _stopped(as_json=as_json)
     except typer.Exit as leaving:
         return leaving.exit_code
     except _ClickError as error:
@@ -96,10 +96,14 @@ def _run(given: list[str], *, as_json: bool) -> int:
         if not message:  # help was shown instead
             return 2
         return terminal.fail(f"{message.rstrip('.')}.{hint}", as_json=as_json)
-    except BrokenPipeError:  # whoever read our output has left
-        sys.stderr.close()
-        return 1
+    if result == STOPPED:
+        return _stopped(as_json=as_json)
     return result if isinstance(result, int) else 0
+
+
+def _stopped(*, as_json: bool) -> int:
+    terminal.fail("Stopped. Every file that was written is whole.", as_json=as_json)
+    return STOPPED
 
 
 def _hint(error: Any) -> str:

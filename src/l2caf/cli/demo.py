@@ -19,7 +19,6 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
     l2caf demo --out pictures
     """
     from ..pictures.naming import ready_folder
-    from ..pictures.subject import percent
 
     ready_folder(out)
     subject = options.subject(
@@ -48,7 +47,7 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
     rows = [
         [
             one.path.name,
-            "\n".join([one.shows, *(f"  {key}: {percent(value)}" for key, value in one.measured.items())]),
+            "\n".join([one.shows, *(f"  {key}: {value:.3f}" for key, value in one.measured.items())]),
         ]
         for one in made
     ]

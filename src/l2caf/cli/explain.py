@@ -120,27 +120,36 @@ def command(
         for found in explain_files(subject, files, question.as_method(), batch=batch, signed=signed):
             if isinstance(found, Failed):
                 failed.append(found)
-                terminal.warn(str(found.error))
+                if len(files) > 1:
+                    terminal.warn(str(found.error))
             else:
                 written.append(writer.write(found, network=subject.entry.name))
             advance()
     if as_json:
         terminal.print_json(_document(subject.entry.name, question.title, written, failed))
-    else:
+    elif written:
         _report(written, failed, out)
+    else:
+        terminal.fail(_nothing(failed), as_json=False)
     return 0 if written else 2
 
 
 def _report(written: list[Written], failed: list[Failed], out: Path) -> None:
     console = terminal.output()
-    if written:
-        columns = ["file", "predicted", "layer", "solver", "outcome", "picture"]
-        console.print(terminal.table(columns, (_row(one) for one in written[:SHOWN])))
+    columns = ["file", "predicted", "layer", "solver", "outcome", "picture"]
+    console.print(terminal.table(columns, (_row(one) for one in written[:SHOWN])))
     if len(written) > SHOWN:
         console.print(f"… and {len(written) - SHOWN} more")
     skipped = f", {len(failed)} skipped" if failed else ""
     plural = "" if len(written) == 1 else "s"
     console.print(f"{len(written)} photograph{plural} explained{skipped}; pictures in {out}", highlight=False)
+
+
+def _nothing(failed: list[Failed]) -> str:
+    """The sentence for a run in which no photograph went well."""
+    if len(failed) == 1:
+        return str(failed[0].error)
+    return f"None of the {len(failed)} photographs could be explained: the lines above say why."
 
 
 def _row(one: Written) -> list[str]:
@@ -153,6 +162,7 @@ def _row(one: Written) -> list[str]:
 
 def _document(network: str, method: str, written: list[Written], failed: list[Failed]) -> dict[str, Any]:
     return {
+        **({} if written else {"error": _nothing(failed).replace("the lines above say why", "see 'failed'")}),
         "network": network,
         "method": method,
         "images": [_entry(one) for one in written],

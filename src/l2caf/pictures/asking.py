@@ -50,8 +50,8 @@ class SolverName(StrEnum):
 class Question:
     """What is asked of a network: a method, and the classes that it is asked about.
 
-    With neither `classes` nor `top`, L2-CAF is asked what keeps the output as it is (class-oblivious). The other
-    methods, and L2-CAF `published` or with `about_a_class`, are asked about each photograph's best class.
+    With neither `classes` nor `top`, L2-CAF is asked what keeps the output as it is (class-oblivious); the
+    other methods, and L2-CAF `published` or with `about_a_class`, about each photograph's best class.
     """
 
     method: MethodName = MethodName.L2CAF

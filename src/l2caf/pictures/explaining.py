@@ -76,43 +76,51 @@ def explain_files(
 ) -> Iterator[Explained | Failed]:
     """Explain files, in batches; one that fails does not hold up the rest.
 
-    A fault that no photograph can help (an unknown layer, a class out of range) is raised at once.
+    A fault that no photograph can help (an unknown layer, a class out of range, a method that fits none of
+    the first batch) is raised at once.
     """
     if batch < 1:
         raise InputError(f"A batch of {batch} holds no photograph: give 1 or more.")
     waiting: list[_Ready] = []
-    for file in files:
-        try:
-            ready = _prepared(subject, file)
-        except InputError as error:
-            yield Failed(file, error)
+    some_went_well = False
+    for file in [*files, None]:
+        ready = _prepared(subject, file) if file is not None else None
+        if isinstance(ready, Failed):
+            yield ready
             continue
-        if waiting and (len(waiting) == batch or waiting[0].tensor.shape != ready.tensor.shape):
-            yield from _answered(subject, waiting, method, signed=signed)
+        full = len(waiting) == batch
+        if waiting and (ready is None or full or waiting[0].tensor.shape != ready.tensor.shape):
+            answers = _answered(subject, waiting, method, signed=signed)
+            some_went_well = some_went_well or any(isinstance(answer, Explained) for answer in answers)
+            first = answers[0]
+            if not some_went_well and isinstance(first, Failed) and isinstance(first.error, MethodError):
+                raise first.error
+            yield from answers
             waiting = []
-        waiting.append(ready)
-    if waiting:
-        yield from _answered(subject, waiting, method, signed=signed)
+        if ready is not None:
+            waiting.append(ready)
 
 
-def _prepared(subject: Subject, file: Path) -> _Ready:
-    image = open_image(file)
-    return _Ready(file, subject.view(image), subject.tensor(image))
+def _prepared(subject: Subject, file: Path) -> _Ready | Failed:
+    try:
+        image = open_image(file)
+        return _Ready(file, subject.view(image), subject.tensor(image))
+    except InputError as error:
+        return Failed(file, error)
 
 
 def _answered(
     subject: Subject, batch: list[_Ready], method: Method, *, signed: bool
-) -> Iterator[Explained | Failed]:
+) -> list[Explained | Failed]:
     try:
-        yield from _explained(subject, batch, method, signed=signed)
+        return [*_explained(subject, batch, method, signed=signed)]
     except (InputError, MethodError) as error:
         if isinstance(error, ClassError):
             raise
         if len(batch) == 1:
-            yield Failed(batch[0].file or Path(), error)
-            return
-        for one in batch:  # the fault may be with one of them
-            yield from _answered(subject, [one], method, signed=signed)
+            return [Failed(batch[0].file or Path(), error)]
+    # The fault may be with one of them alone.
+    return [answer for one in batch for answer in _answered(subject, [one], method, signed=signed)]
 
 
 def _explained(subject: Subject, batch: list[_Ready], method: Method, *, signed: bool) -> list[Explained]:

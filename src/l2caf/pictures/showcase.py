@@ -66,7 +66,7 @@ def each_its_own(subject: Subject, path: Path) -> Exhibit:
     ]
     shares = [[half_share(one.heat, right=right) for right, one in enumerate(row.maps)] for row in rows]
     measured = {
-        f"{name}{form}": share
+        f"share of {name} on its own half{form}": share
         for form, row in zip(("", ", as published"), shares, strict=True)
         for name, share in zip(CLASSES, row, strict=True)
     }
