@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Masks are labelled together up to so many pixels: it spreads the cost of a call and keeps memory small.
-_PIXELS_AT_ONCE = 1 << 22
+_PIXELS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
