@@ -3,7 +3,8 @@
 L2cafError
 ├── InputError              what was given cannot be explained
 │   ├── ImageError          a picture that cannot be read
-│   └── ClassError          a class that the network does not have
+│   ├── ClassError          a class that the network does not have
+│   └── DatasetError        a dataset with something missing or broken in it
 ├── NetworkError            the network cannot be used as asked
 │   ├── LayerError          no such layer, or no spatial map in it
 │   ├── OutputError         the output is not what the objective needs
@@ -32,6 +33,10 @@ class ImageError(InputError):
 
 class ClassError(InputError):
     """A class that the network does not have."""
+
+
+class DatasetError(InputError):
+    """A dataset with something missing or broken in it."""
 
 
 class NetworkError(L2cafError):
