@@ -1,0 +1,1 @@
+"""Evaluation: how good the maps are, measured on labelled images."""
