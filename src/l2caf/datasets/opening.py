@@ -27,10 +27,10 @@ class Opened(NamedTuple):
 def open_sample(sample: Sample) -> Opened:
     """Read the image, and bring the boxes to its pixels.
 
-    Public boxes were drawn on the pixels as stored, so an image that its EXIF tag turns upright takes its boxes
-    along. Where they were made for an image of another size, they are scaled, if the shape is the same: a copy
-    of another shape was cut or stretched, and nobody can tell which. What hangs over the edge is cut off; a box
-    with less than half of it inside belongs to another image or size.
+    Public boxes were drawn on the pixels as stored, so an image that its EXIF tag turns upright takes its
+    boxes along. Where they were made for an image of another size, they are scaled, if the shape is the same:
+    a copy of another shape was cut or stretched, and nobody can tell which. What hangs over the edge is cut
+    off; a box with less than half of it inside belongs to another image or size.
     """
     image = open_image(sample.path)
     if not len(sample.boxes):

@@ -1,0 +1,46 @@
+"""A plain folder with one sub-folder a class."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from l2caf.errors import DatasetError
+from l2caf.images import image_files
+
+from .dataset import Dataset, Sample, index_of_names
+from .places import existing_folder
+
+
+def read(root: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> Dataset:
+    """Images in `root/<class>/`, at any depth below it. There are no boxes.
+
+    The label is the place of the sub-folder among all of them, sorted by name; or its place in `classes`,
+    which is what a part of a dataset needs to keep the labels of the whole.
+    """
+    folder = existing_folder(root, what="one sub-folder a class")
+    folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not folders:
+        raise DatasetError(
+            f"'{folder}' has no sub-folders: put the images of each class into one of its own."
+        )
+    names = [path.name for path in folders] if classes is None else list(classes)
+    labels = index_of_names(names)
+    samples = [sample for path in folders for sample in _samples(path, folder, labels)]
+    if not samples:
+        raise DatasetError(
+            f"There are no images in the {len(folders)} sub-folders of '{folder}': put some there."
+        )
+    return Dataset(f"folder '{folder.name}'", tuple(samples), dict(enumerate(names)))
+
+
+def _samples(path: Path, root: Path, labels: dict[str, int]) -> list[Sample]:
+    if path.name not in labels:
+        raise DatasetError(
+            f"The folder '{path}' is none of the {len(labels)} classes given: rename or move it."
+        )
+    return [
+        Sample(file, name=file.relative_to(root).as_posix(), label=labels[path.name])
+        for file in image_files(path)
+    ]

@@ -1,0 +1,144 @@
+"""Batches of a dataset, read ahead in the background, in order."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from PIL import Image
+
+from l2caf.errors import InputError, L2cafError
+
+from .dataset import Boxes, Sample
+from .opening import open_sample
+from .views import Seen, View
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A sample that could not be read, and the sentence that says why."""
+
+    index: int
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """So many samples in a row, without those that could not be read.
+
+    indices    their places among all samples; names and labels in the same order
+    tensors    (B, 3, H, W); B is 0 where none could be read
+    boxes      (n, 4) of each, in pixels of the input
+    pictures   what the network saw of each; empty if not asked for
+    bad        the samples of this stretch that are left out
+    """
+
+    indices: tuple[int, ...]
+    names: tuple[str, ...]
+    labels: tuple[int | None, ...]
+    tensors: torch.Tensor
+    boxes: list[Boxes]
+    pictures: list[Image.Image]
+    bad: tuple[Bad, ...]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def batches(
+    samples: Sequence[Sample],
+    view: View,
+    size: int,
+    *,
+    workers: int | None = None,
+    pictures: bool = False,
+) -> Iterator[Batch]:
+    """Yield the samples as batches of `size`, while the next ones are read by `workers` threads.
+
+    Batch k always covers the samples from k · size on, whatever could be read of them. At most about one
+    batch is read ahead, so memory does not grow with the dataset. Closing the iterator, or an interrupt,
+    stops the threads; 0 workers read without any. None is one a processor, four at most.
+    """
+    if size < 1:
+        raise InputError(f"Batches of {size} images were asked for: give 1 or more.")
+    if workers is not None and workers < 0:
+        raise InputError(f"{workers} workers were asked for: give 0 or more.")
+    count = min(4, os.cpu_count() or 1) if workers is None else workers
+    return _batches(samples, view, size, workers=count, pictures=pictures)
+
+
+def _batches(
+    samples: Sequence[Sample], view: View, size: int, *, workers: int, pictures: bool
+) -> Iterator[Batch]:
+    results = _in_background(samples, view, size=size, workers=workers, pictures=pictures)
+    try:
+        for start in range(0, len(samples), size):
+            stretch = samples[start : start + size]
+            yield _batch(start, stretch, list(islice(results, len(stretch))), view=view)
+    finally:
+        results.close()  # type: ignore[attr-defined]
+
+
+def _in_background(
+    samples: Sequence[Sample], view: View, *, size: int, workers: int, pictures: bool
+) -> Iterator[Seen | str]:
+    if workers == 0:
+        yield from (_load(sample, view, pictures) for sample in samples)
+        return
+    # Reading an image sets the filters of warnings aside, and threads do so behind each other's back:
+    # what they leave behind is put right at the end.
+    with warnings.catch_warnings():
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="l2caf-loading")
+        try:
+            waiting: deque[Future[Seen | str]] = deque()
+            upcoming = iter(samples)
+            for sample in islice(upcoming, size + workers):
+                waiting.append(pool.submit(_load, sample, view, pictures))
+            while waiting:
+                result = waiting.popleft().result()
+                for sample in islice(upcoming, 1):
+                    waiting.append(pool.submit(_load, sample, view, pictures))
+                yield result
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _load(sample: Sample, view: View, pictures: bool) -> Seen | str:
+    """What the network sees of a sample, or the sentence that says why it cannot be read."""
+    try:
+        image, boxes = open_sample(sample)
+        seen = view(image, boxes)
+    except L2cafError as error:
+        return str(error)
+    # A picture that nobody wants must not wait in memory.
+    return seen if pictures else seen._replace(picture=_NOTHING)
+
+
+_NOTHING = Image.new("RGB", (1, 1))
+
+
+def _batch(start: int, samples: Sequence[Sample], results: list[Seen | str], *, view: View) -> Batch:
+    seen = [(number, result) for number, result in enumerate(results) if isinstance(result, Seen)]
+    bad = [
+        Bad(start + number, samples[number].name, result)
+        for number, result in enumerate(results)
+        if isinstance(result, str)
+    ]
+    tensors = [result.tensor for _, result in seen]
+    pictures = [result.picture for _, result in seen if result.picture is not _NOTHING]
+    return Batch(
+        indices=tuple(start + number for number, _ in seen),
+        names=tuple(samples[number].name for number, _ in seen),
+        labels=tuple(samples[number].label for number, _ in seen),
+        tensors=torch.stack(tensors) if tensors else torch.zeros(0, 3, *view.input_size),
+        boxes=[result.boxes for _, result in seen],
+        pictures=pictures,
+        bad=tuple(bad),
+    )
