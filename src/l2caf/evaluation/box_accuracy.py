@@ -11,8 +11,8 @@ where the IoU of several boxes is that of the best pair. τ is one number for al
 images and for each δ anew, so the score is that of the best threshold of the sweep, not one to expect of a
 threshold fixed beforehand. The label is taken as known.
 
-The benchmark scales a map to [0, 1] by its least and greatest value before it is cut; `localization` cuts at a
-share of the greatest, which is the same for maps whose least value is 0. From others subtract it first. The
+The benchmark scales a map to [0, 1] by its least and greatest value before it is cut; `localization` cuts at
+a share of the greatest, which is the same for maps whose least value is 0. From others subtract it first. The
 benchmark's program also rounds maps to 256 levels, cuts with > instead of >=, and takes boxes as inclusive;
 the definition does not, and neither do we.
 """
@@ -92,7 +92,7 @@ def box_accuracy_difference(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Interval:
-    """Give the score of ours − that of theirs on the same images, each at its own best threshold in each draw."""
+    """Give the score of ours − that of theirs on the same images; each draw chooses both thresholds anew."""
     first, second = _hits(ours, needed), _hits(theirs, needed)
     if first.shape != second.shape:
         raise InputError(

@@ -36,8 +36,8 @@ def localised(
 ) -> Hits:
     """Tell whether an image is classified and located: top-1 or top-5 localisation, (N, ...) as the IoUs.
 
-    `ious` (N, ...) are those of the map for the image's label, or of the one map of a class-oblivious method. That
-    is all the measure looks at: of the five predictions' maps only the one of the right class can count.
+    `ious` (N, ...) are those of the map for the image's label, or of the one map of a class-oblivious method.
+    That is all the measure looks at: of the five predictions' maps only the one of the right class can count.
 
     >>> localised([[3, 1], [2, 5]], [3, 5], [0.6, 0.7], top=2).tolist()
     [True, True]
@@ -70,8 +70,8 @@ def localised_by_prediction(
 def pointed(heat: ArrayLike, truths: ArrayLike, *, tolerance: float = 0) -> bool:
     """Play the pointing game: is the maximum of the map (H, W) in a ground-truth box (n, 4), or nearly so?
 
-    Nearly: no farther than `tolerance` pixels (often 15) from a pixel of the box. A pixel belongs to the box that
-    holds its centre. Of equal maxima the first by rows counts.
+    Nearly: no farther than `tolerance` pixels (often 15) from a pixel of the box. A pixel belongs to the box
+    that holds its centre. Of equal maxima the first by rows counts.
 
     >>> pointed([[0, 0, 9]], [[0, 0, 1, 1]]), pointed([[0, 0, 9]], [[0, 0, 1, 1]], tolerance=2)
     (False, True)
@@ -99,7 +99,7 @@ def foreground_ratio(truths: ArrayLike, *, width: float, height: float) -> float
     if not (width > 0 and height > 0):
         raise InputError(f"An image of {width}×{height} pixels has no area; give its width and height.")
     boxes = np.clip(_boxes(truths), 0, [width, height, width, height])
-    # Between neighbouring edges nothing changes: the cells of this uneven grid are covered whole or not at all.
+    # Between neighbouring edges nothing changes: a cell of this uneven grid is covered whole or not at all.
     xs, ys = np.unique(boxes[:, 0::2]), np.unique(boxes[:, 1::2])
     left, right, top, bottom = boxes[:, 0, None], boxes[:, 2, None], boxes[:, 1, None], boxes[:, 3, None]
     across = (left <= xs[:-1]) & (xs[1:] <= right)
