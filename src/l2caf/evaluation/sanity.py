@@ -1,0 +1,263 @@
+"""Do maps depend on what the network has learnt? The randomisation tests of Adebayo et al. (2018).
+
+The network is randomised from the logits layer down to its first layer, and the maps of every stage are compared
+with those of the trained network. A map that does not change was never about the network. What "changed" means is
+measured, not assumed: `control` is how alike the maps of *different* images are under the trained network.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, L2cafError, MethodError, NetworkError, OutputError
+from ..heatmap import Heatmap
+from ..methods.attention_filter import AttentionFilter
+from ..methods.method import Method
+from ..networks.affine import Head
+from ..networks.custody import borrowed, unwrap
+from ..networks.inputs import Select
+from ..networks.replay import Replay
+from ..objectives import ClassOblivious, as_objective
+from .contestants import CONTESTANTS
+from .randomizing import STAGES, Stage, cascade, measure_statistics, randomize
+from .similarity import MEASURES
+from .verdicts import MethodSanity, Sanity
+
+Floats = npt.NDArray[np.float32]
+Contestant = Callable[[Sequence[int]], Method]
+"""From one class an image, the trained network's own, to a method."""
+
+METHODS = ("l2caf", "l2caf-class", "cam", "gradcam", "gradcam-abs")
+COMPARED = 64  # pixels a side at which maps are compared: finer than most grids, and coarse enough to be quick
+TOGETHER = 16  # images that run at once
+
+
+def sanity_check(
+    network: nn.Module,
+    inputs: Tensor,
+    *,
+    methods: Sequence[str] | Mapping[str, Contestant] = METHODS,
+    seeds: int = 3,
+    stages: int | Sequence[Stage] | None = STAGES,
+    layer: str | None = None,
+    select: Select = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Sanity:
+    """Randomise a copy of the network stage by stage and measure how alike the maps stay.
+
+    `inputs` is (images, channels, height, width) with two images or more. `methods` are names, or functions that
+    make a method from the classes that the trained network predicts. `stages` is how many points the cascade has
+    (None: every layer), or the points themselves as `cascade` gives them. `advance` is called after every stage
+    of every seed. The network that is given is not touched: all is done to a copy.
+    """
+    contestants = _contestants(methods)
+    if inputs.ndim != 4 or len(inputs) < 2:
+        raise InputError("The check compares maps of different images: give a batch of two or more.")
+    if seeds < 1:
+        raise InputError(f"{seeds} seeds randomise nothing: give 1 or more.")
+    plan = cascade(network, inputs, stages=stages) if stages is None or isinstance(stages, int) else stages
+    trial = _Trial(_copied(unwrap(network)), inputs, contestants, layer, select)
+    for seed in range(seeds):
+        trial.begin(seed)
+        for stage in plan:
+            trial.randomize(stage)
+            advance()
+    return trial.report(tuple(plan), seeds)
+
+
+class _Trial:
+    """A copy of a network on its way down the cascade, and what has been measured on the way."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        inputs: Tensor,
+        contestants: Mapping[str, Contestant],
+        layer: str | None,
+        select: Select,
+    ) -> None:
+        self.network, self.inputs, self.select = network, inputs, select
+        self.trained = {name: value.clone() for name, value in network.state_dict().items()}
+        self.layer, self.call = layer, None
+        heads = self._heads()
+        found = heads[0].replay.layer
+        # A random network may suggest another layer; the maps must come from the same one.
+        self.layer, self.call = found.name, found.call
+        self.affine = all(head.is_affine for head in heads)
+        self.methods, self.refused = _fitting(contestants, heads)
+        self.before = {name: _looked(methods, heads) for name, methods in self.methods.items()}
+        self.rows: dict[str, list[list[_Row]]] = {name: [] for name in self.methods}
+        self.seen: dict[str, list[Floats]] = {name: [views.shown[0]] for name, views in self.before.items()}
+        self.random: list[nn.Module] = []
+        self.seed = 0
+
+    def begin(self, seed: int) -> None:
+        """Give the copy its trained weights back."""
+        self.network.load_state_dict(self.trained)
+        self.seed, self.random = seed, []
+        for rows in self.rows.values():
+            rows.append([])
+
+    def randomize(self, stage: Stage) -> None:
+        """Go one stage down, and compare."""
+        first = stage.depth - len(stage.adds)
+        self.random += randomize(self.network, stage.adds, first=first, seed=self.seed)
+        measure_statistics(self.network, self.random, self.inputs)
+        heads = self._heads()
+        for name, methods in self.methods.items():
+            views = _looked(methods, heads)
+            self.rows[name][-1].append(_compared(self.before[name], views))
+            if self.seed == 0:
+                self.seen[name].append(views.shown[0])
+
+    def report(self, plan: tuple[Stage, ...], seeds: int) -> Sanity:
+        return Sanity(
+            layer=str(self.layer),
+            stages=plan,
+            seeds=seeds,
+            images=len(self.inputs),
+            methods={name: self._measured(name) for name in self.methods},
+            refused=self.refused,
+            maps={name: np.stack(maps) for name, maps in self.seen.items()},
+        )
+
+    def _measured(self, name: str) -> MethodSanity:
+        rows = self.rows[name]
+        control = _control(self.before[name])
+        return MethodSanity(
+            similarity={
+                kind: np.array([[row.values[kind] for row in seed] for seed in rows]) for kind in control
+            },
+            control=control,
+            empty=np.array([[row.empty for row in seed] for seed in rows]),
+            is_oblivious=_is_oblivious(self.methods[name][0]),
+            head_is_affine=self.affine,
+        )
+
+    def _heads(self) -> list[Head]:
+        with borrowed(self.network):
+            return [
+                Head(Replay(self.network, batch, layer=self.layer, call=self.call, select=self.select))
+                for batch in self.inputs.split(TOGETHER)
+            ]
+
+
+@dataclass(frozen=True)
+class _Views:
+    """The maps of all images, as they are shown and with their sign; `signed` is None where there is none."""
+
+    shown: Floats
+    signed: Floats | None
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One stage of one seed: a similarity an image for each kind, and the images whose map is empty."""
+
+    values: dict[str, list[float]]
+    empty: list[bool]
+
+
+def _compared(before: _Views, after: _Views) -> _Row:
+    values = {
+        f"{view}-{measure}": [compare(one, other) for one, other in zip(old, new, strict=True)]
+        for view, old, new in _pairs(before, after)
+        for measure, compare in MEASURES.items()
+    }
+    return _Row(values, [not heat.any() for heat in after.shown])
+
+
+def _control(before: _Views) -> dict[str, npt.NDArray[np.float64]]:
+    """How alike each image's map is to those of the other images, on average."""
+    found = {}
+    for view, maps, _ in _pairs(before, before):
+        for measure, compare in MEASURES.items():
+            alike = np.full((len(maps), len(maps)), np.nan)
+            for i, j in zip(*np.triu_indices(len(maps), 1), strict=True):
+                alike[i, j] = alike[j, i] = compare(maps[i], maps[j])
+            found[f"{view}-{measure}"] = np.nanmean(alike, axis=1)
+    return found
+
+
+def _pairs(before: _Views, after: _Views) -> list[tuple[str, Floats, Floats]]:
+    pairs = [("shown", before.shown, after.shown)]
+    if before.signed is not None:
+        # A map that has lost its negative part is still one of a signed method.
+        pairs.append(("signed", before.signed, after.shown if after.signed is None else after.signed))
+    return pairs
+
+
+def _looked(methods: Sequence[Method], heads: Sequence[Head]) -> _Views:
+    with borrowed(heads[0].replay.network):
+        heatmaps = [method.on(head) for method, head in zip(methods, heads, strict=True)]
+    heatmaps = [replace(heatmap, size=_size(heatmap)) for heatmap in heatmaps]
+    signed = torch.cat([heatmap.signed for heatmap in heatmaps])
+    return _Views(
+        torch.cat([heatmap.maps for heatmap in heatmaps]).cpu().numpy(),
+        signed.cpu().numpy() if bool((signed < 0).any()) else None,
+    )
+
+
+def _size(heatmap: Heatmap) -> tuple[int, ...]:
+    if len(heatmap.size) != 2:
+        raise MethodError("The check compares pictures: it needs a layer whose map has height and width.")
+    return tuple(max(COMPARED, side) for side in heatmap.weights.shape[-2:])
+
+
+def _fitting(
+    contestants: Mapping[str, Contestant], heads: Sequence[Head]
+) -> tuple[dict[str, list[Method]], dict[str, str]]:
+    """The methods that can be asked of this network, one a batch, and what the others say to that."""
+    fitting: dict[str, list[Method]] = {}
+    refused: dict[str, str] = {}
+    for name, contestant in contestants.items():
+        made = [contestant(_predicted(head)) for head in heads]
+        try:
+            _looked(made, heads)
+        except (MethodError, OutputError) as error:
+            refused[name] = str(error)
+        else:
+            fitting[name] = made
+    if not fitting:
+        raise MethodError(next(iter(refused.values())))
+    return fitting, refused
+
+
+def _predicted(head: Head) -> list[int]:
+    output = head.replay.output.detach()
+    return output.argmax(dim=1).tolist() if output.ndim == 2 else []
+
+
+def _is_oblivious(method: Method) -> bool:
+    return isinstance(method, AttentionFilter) and isinstance(as_objective(method.objective), ClassOblivious)
+
+
+def _contestants(methods: Sequence[str] | Mapping[str, Contestant]) -> dict[str, Contestant]:
+    if isinstance(methods, Mapping):
+        chosen = dict(methods)
+    else:
+        unknown = [name for name in methods if name not in CONTESTANTS]
+        if unknown:
+            raise InputError(f"There is no method {unknown[0]!r}: choose among {', '.join(CONTESTANTS)}.")
+        chosen = {name: CONTESTANTS[name] for name in methods}
+    if not chosen:
+        raise InputError(f"No method is named: choose among {', '.join(CONTESTANTS)}.")
+    return chosen
+
+
+def _copied(network: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(network).eval()
+    except L2cafError:
+        raise
+    except Exception as error:  # what hangs on a module may refuse to be copied in any way
+        raise NetworkError(
+            f"This network cannot be copied ({type(error).__name__}: {error}), and a copy is what is randomised."
+        ) from error
