@@ -13,9 +13,14 @@ from torch import Tensor, nn
 
 import l2caf
 from l2caf.errors import NetworkError
+from l2caf.filters import UnitL2
+from l2caf.networks.affine import Head
 from l2caf.networks.inputs import Select, select_output
-from l2caf.networks.replay import Replay
+from l2caf.networks.replay import OUTPUT, Replay
 from l2caf.networks.torchvision_import import import_timm, import_torchvision
+from l2caf.objectives import ClassOblivious
+from l2caf.problem import pose
+from l2caf.solvers.auto import Auto
 
 TORCHVISION = {
     "alexnet": 96,
@@ -71,6 +76,7 @@ TINY: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str, int | None,
     "adds into a kept value": (lambda: nets.Residual(branch_first=False), (3, 32, 32), "downsample", None, None),
     "layer of the kept value": (lambda: nets.Residual(branch_first=False), (3, 32, 32), "conv", None, None),
     "rectified stem": (lambda: nets.Residual(branch_first=False), (3, 32, 32), "stem", None, None),
+    "scaled in place": (nets.ScaledInPlace, (3, 32, 32), "conv", None, None),
     "glue before": (nets.Glue, (3, 32, 32), "second", None, None),
     "glue after": (nets.Glue, (3, 32, 32), "first", None, None),
     "tuple before": (nets.Pair, (3, 32, 32), "mix", None, 0),
@@ -209,6 +215,24 @@ def test_later_call_ends_the_run_there() -> None:
     by_hook(network, pixels(), replay, weights)
     handle.remove()
     torch.testing.assert_close(replay.filtered(weights, until=call), kept[0])
+
+
+@pytest.mark.parametrize("case", TINY)
+def test_the_features_stay_what_they_are(case: str) -> None:
+    """Whatever is asked of a head, and wherever what follows the layer writes."""
+    make, size, layer, call, select = TINY[case]
+    network = seeded(make)
+    replay = Replay(network, torch.rand(2, *size), layer=layer, call=call, select=select)
+    features = replay.features.clone()
+    head = Head(replay)
+    problems, _ = pose(head, UnitL2(), ClassOblivious())
+    head.output(torch.rand(2, replay.positions))
+    Auto().solve(problems[0])
+    for later in reversed(list(replay.observed)):
+        if later != OUTPUT:
+            replay.later_call(replay.name_of(later))
+            replay.from_call(later)
+    assert torch.equal(replay.features, features)
 
 
 def test_inputs_by_name_and_several_inputs() -> None:

@@ -57,7 +57,7 @@ def _grad_cam(
     layout = replay.layer.layout
     with torch.enable_grad():
         leaf = replay.features.detach().clone().requires_grad_()
-        output = replay.head(leaf)
+        output = replay.head(leaf.clone())  # what follows may write into it
         if embedding:
             chosen, scores, several = None, [output.flatten(1).sum(dim=1)], False
         else:

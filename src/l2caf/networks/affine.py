@@ -199,7 +199,8 @@ class Head:
         """Run what follows a later call with another value there."""
         stored = tape.value
         stop = None if until == OUTPUT else Call(until.module, until.index)
-        returned = tape.run(value.reshape(stored.shape).to(stored.dtype), until=stop)
+        # What follows may write into the value, and it is used again here.
+        returned = tape.run(value.reshape(stored.shape).to(stored.dtype).clone(), until=stop)
         return self.replay.output_of(returned, stop)
 
 

@@ -92,7 +92,7 @@ class Replay:
 
     def from_call(self, call: Call) -> Tape:
         """Return a tape that is cut at a later call, so that a re-run computes only what follows that."""
-        return Tape(self.network, self.arguments, call, before=self.tape, value_before=self.features)
+        return Tape(self.network, self.arguments, call, before=self.tape, value_before=self.features.clone())
 
     def name_of(self, call: Call) -> str:
         """Return the dotted name of a later call's module."""
@@ -103,7 +103,7 @@ class Replay:
         module = module_named(self.network, name)
         calls: list[Call] = []
         with torch.no_grad():
-            self.tape.run(self.features, observe=lambda call, _: calls.append(call))
+            self.tape.run(self.features.clone(), observe=lambda call, _: calls.append(call))
         for call in reversed(calls):
             if call.module is module and self.tape.computes(call):
                 return call

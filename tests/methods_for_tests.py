@@ -1,0 +1,69 @@
+"""The table of methods and networks that the contract tests multiply: a new one joins by a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import networks_for_tests as nets
+from torch import nn
+
+from l2caf.filters import Gaussian, Softmax
+from l2caf.methods.attention_filter import AttentionFilter
+from l2caf.methods.cam import CAM
+from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
+from l2caf.methods.method import Method
+from l2caf.objectives import ClassSpecific
+from l2caf.solvers.gradient_descent import GradientDescent
+
+METHODS: dict[str, Method] = {
+    "AttentionFilter": AttentionFilter(),
+    "AttentionFilter of a class": AttentionFilter(ClassSpecific(1)),
+    "AttentionFilter of the top 2": AttentionFilter(ClassSpecific(top=2)),
+    "AttentionFilter, Softmax": AttentionFilter(filter=Softmax()),
+    "AttentionFilter, Gaussian": AttentionFilter(filter=Gaussian()),
+    "AttentionFilter by descent": AttentionFilter(solver=GradientDescent(steps=20)),
+    "AttentionFilter by vanilla descent": AttentionFilter(solver=GradientDescent(steps=5, vanilla=True)),
+    "CAM": CAM(1),
+    "GradCAM": GradCAM(1),
+    "GradCAM of the top 2": GradCAM(top=2),
+    "GradCAMAbs": GradCAMAbs(1),
+    "GradCAM of an embedding": GradCAM(embedding=True),
+}
+
+Suits = Callable[[str], bool]
+
+
+def any_method(method: str) -> bool:
+    return True
+
+
+def but_cam(method: str) -> bool:
+    """The head is not affine."""
+    return method != "CAM"
+
+
+def no_classes(method: str) -> bool:
+    """The output is a map, not a row of scores."""
+    return method == "GradCAM of an embedding" or (method.startswith("AttentionFilter") and " of " not in method)
+
+
+def but_vanilla(method: str) -> bool:
+    """The loss moves back to an earlier module, which the vanilla form does not know."""
+    return but_cam(method) and "vanilla" not in method
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], Suits]] = {
+    "pooled": (nets.pooled, (3, 32, 32), any_method),
+    "flattened": (nets.flattened, (3, 32, 32), any_method),
+    "curved": (nets.curved, (3, 32, 32), but_cam),
+    "rectified after the layer": (nets.RectifiedAfterLayer, (3, 32, 32), but_cam),
+    "normalised": (nets.Normalised, (3, 32, 32), but_vanilla),
+    "scaled in place": (nets.ScaledInPlace, (3, 32, 32), any_method),
+    "channels last": (nets.ChannelsLast, (3, 32, 32), any_method),
+    "tokens": (nets.Tokens, (3, 32, 32), but_vanilla),
+    "frames": (nets.Frames, (3, 3, 16, 16), but_cam),
+    "dense predictor": (nets.UNet, (3, 32, 32), no_classes),
+    "shared rectifier": (nets.OneRectifier, (3, 32, 32), but_cam),
+    "signal": (nets.Signal, (2, 64), any_method),
+    "volume": (nets.Volume, (1, 8, 16, 16), any_method),
+}
