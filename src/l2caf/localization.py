@@ -19,8 +19,8 @@ from .errors import InputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Masks are labelled together up to so many pixels: it spreads the cost of a call and keeps memory small.
-_PIXELS_AT_ONCE = 1 << 20
+# Masks are labelled together up to so many pixels: it spreads the cost of a call, yet stays in the cache.
+_PIXELS_AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
