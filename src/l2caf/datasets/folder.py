@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from l2caf.errors import DatasetError
+from l2caf.errors import DatasetError, ImageError
 from l2caf.images import image_files
 
 from .dataset import Dataset, Sample, index_of_names
@@ -28,10 +28,6 @@ def read(root: str | os.PathLike[str], *, classes: Sequence[str] | None = None) 
     names = [path.name for path in folders] if classes is None else list(classes)
     labels = index_of_names(names)
     samples = [sample for path in folders for sample in _samples(path, folder, labels)]
-    if not samples:
-        raise DatasetError(
-            f"There are no images in the {len(folders)} sub-folders of '{folder}': put some there."
-        )
     return Dataset(f"folder '{folder.name}'", tuple(samples), dict(enumerate(names)))
 
 
@@ -40,7 +36,8 @@ def _samples(path: Path, root: Path, labels: dict[str, int]) -> list[Sample]:
         raise DatasetError(
             f"The folder '{path}' is none of the {len(labels)} classes given: rename or move it."
         )
-    return [
-        Sample(file, name=file.relative_to(root).as_posix(), label=labels[path.name])
-        for file in image_files(path)
-    ]
+    try:
+        files = image_files(path)
+    except ImageError as error:  # an empty class is a class that was not copied
+        raise DatasetError(str(error)) from error
+    return [Sample(file, name=file.relative_to(root).as_posix(), label=labels[path.name]) for file in files]
