@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import networks_for_tests as nets
 from torch import nn
 
+import networks_for_tests as nets
 from l2caf.filters import Gaussian, Softmax
 from l2caf.methods.attention_filter import AttentionFilter
 from l2caf.methods.cam import CAM
@@ -44,7 +44,9 @@ def but_cam(method: str) -> bool:
 
 def no_classes(method: str) -> bool:
     """The output is a map, not a row of scores."""
-    return method == "GradCAM of an embedding" or (method.startswith("AttentionFilter") and " of " not in method)
+    return method == "GradCAM of an embedding" or (
+        method.startswith("AttentionFilter") and " of " not in method
+    )
 
 
 def but_vanilla(method: str) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import networks_for_tests as nets
 import pytest
 import torch
-from networks_for_tests import pixels, seeded
 from torch import nn
 
 import l2caf
+import networks_for_tests as nets
 from l2caf.errors import LayerError, NetworkError
 from l2caf.networks.inputs import Arguments
 from l2caf.networks.layers import find_layer, usable_layers
 from l2caf.networks.replay import Replay
 from l2caf.networks.torchvision_import import import_timm, import_torchvision
+from networks_for_tests import pixels, seeded
 
 PICTURE = (32, 32)
 
@@ -65,8 +65,12 @@ def test_default_layer_of_known_networks(name: str) -> None:
     assert (layer.name, layer.layout.grid) == (expected, grid)
 
 
-@pytest.mark.parametrize("make", [nets.Tokens, lambda: zoo("timm:vit_tiny_patch16_224")], ids=["tiny", "timm"])
-def test_a_class_token_alone_reaches_the_output_through_an_earlier_layer(make: Callable[[], nn.Module]) -> None:
+@pytest.mark.parametrize(
+    "make", [nets.Tokens, lambda: zoo("timm:vit_tiny_patch16_224")], ids=["tiny", "timm"]
+)
+def test_a_class_token_alone_reaches_the_output_through_an_earlier_layer(
+    make: Callable[[], nn.Module],
+) -> None:
     network = seeded(make)
     inputs = pixels(1) if isinstance(network, nets.Tokens) else pixels(1, size=(224, 224))
     layer = find_layer(network, Arguments.of(inputs), None)

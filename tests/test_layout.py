@@ -15,7 +15,11 @@ MAPS = {
     "one row": ((1, 64, 1, 9), (1, 1, 8, 72), Layout("channels_first", (1, 9))),
     "rounded up": ((1, 64, 8, 11), (1, 3, 225, 330), Layout("channels_first", (8, 11))),
     "volume": ((2, 16, 4, 6, 6), (2, 1, 32, 48, 48), Layout("channels_first", (4, 6, 6))),
-    "clip, time strided apart": ((2, 512, 2, 7, 7), (2, 3, 16, 112, 112), Layout("channels_first", (2, 7, 7))),
+    "clip, time strided apart": (
+        (2, 512, 2, 7, 7),
+        (2, 3, 16, 112, 112),
+        Layout("channels_first", (2, 7, 7)),
+    ),
     "channels last": ((2, 7, 7, 768), (2, 3, 224, 224), Layout("channels_last", (7, 7))),
     "channels last, tall": ((2, 14, 7, 96), (2, 3, 448, 224), Layout("channels_last", (14, 7))),
     "channels last, volume": ((2, 4, 7, 7, 768), (2, 3, 8, 224, 224), Layout("channels_last", (4, 7, 7))),
@@ -67,7 +71,9 @@ def test_false_friends(name: str) -> None:
     ],
     ids=str,
 )
-def test_weighing_multiplies_each_position_and_leaves_prefix_tokens(layout: Layout, shape: tuple[int, ...]) -> None:
+def test_weighing_multiplies_each_position_and_leaves_prefix_tokens(
+    layout: Layout, shape: tuple[int, ...]
+) -> None:
     features = torch.randn(shape)
     weights = torch.randn(2, layout.positions)
     weighed = layout.weigh(features, weights)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import networks_for_tests as nets
 import pytest
 import torch
-from methods_for_tests import METHODS, NETWORKS
-from networks_for_tests import pixels, seeded
 from torch import Tensor, nn
 
+import networks_for_tests as nets
 from l2caf.errors import MethodError
 from l2caf.methods.cam import CAM
 from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
 from l2caf.networks.torchvision_import import import_torchvision
+from methods_for_tests import METHODS, NETWORKS
+from networks_for_tests import pixels, seeded
 
 import_torchvision()  # before those that import it without a second thought
 from pytorch_grad_cam import GradCAM as OtherGradCAM  # noqa: E402
@@ -32,7 +32,9 @@ TARGETS: dict[str, tuple[Callable[[], nn.Module], str]] = {
 }
 
 
-def grids_of_other(network: nn.Module, layer: str, inputs: Tensor, targets: list[Any]) -> tuple[Tensor, Tensor]:
+def grids_of_other(
+    network: nn.Module, layer: str, inputs: Tensor, targets: list[Any]
+) -> tuple[Tensor, Tensor]:
     """pytorch-grad-cam's maps at the layer's grid (rectified) and at the input's size (scaled to 0..1)."""
     with OtherGradCAM(network, [network.get_submodule(layer)]) as other:
         scaled = torch.as_tensor(other(inputs.clone(), targets=targets))
@@ -57,7 +59,9 @@ def test_grad_cam_is_pytorch_grad_cams(case: str) -> None:
     if case != "resnet18":
         pytest.importorskip("cv2")
         # It scales from the least to the largest value, at the grid first and after resizing again.
-        theirs = _stretched(torch.nn.functional.interpolate(_stretched(grid)[:, None], inputs.shape[2:], mode="bilinear"))
+        theirs = _stretched(
+            torch.nn.functional.interpolate(_stretched(grid)[:, None], inputs.shape[2:], mode="bilinear")
+        )
         torch.testing.assert_close(scaled, theirs[:, 0], rtol=0, atol=1e-2)
         mine = _stretched(torch.nn.functional.interpolate(
             _stretched(ours.weights.clamp_min(0))[:, None], inputs.shape[2:], mode="bilinear"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import networks_for_tests as nets
 import pytest
 import torch
-from networks_for_tests import pixels, seeded
 from torch import Tensor, nn
 
 import l2caf
+import networks_for_tests as nets
 from l2caf.errors import NetworkError
 from l2caf.filters import UnitL2
 from l2caf.networks.affine import Head
@@ -21,6 +20,7 @@ from l2caf.networks.torchvision_import import import_timm, import_torchvision
 from l2caf.objectives import ClassOblivious
 from l2caf.problem import pose
 from l2caf.solvers.auto import Auto
+from networks_for_tests import pixels, seeded
 
 TORCHVISION = {
     "alexnet": 96,
@@ -73,7 +73,13 @@ TINY: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str, int | None,
     "rectified in place after": (nets.RectifiedAfterLayer, (3, 32, 32), "norm", None, None),
     "adds into the layer": (lambda: nets.Residual(branch_first=True), (3, 32, 32), "conv", None, None),
     "adds the layer in": (lambda: nets.Residual(branch_first=True), (3, 32, 32), "downsample", None, None),
-    "adds into a kept value": (lambda: nets.Residual(branch_first=False), (3, 32, 32), "downsample", None, None),
+    "adds into a kept value": (
+        lambda: nets.Residual(branch_first=False),
+        (3, 32, 32),
+        "downsample",
+        None,
+        None,
+    ),
     "layer of the kept value": (lambda: nets.Residual(branch_first=False), (3, 32, 32), "conv", None, None),
     "rectified stem": (lambda: nets.Residual(branch_first=False), (3, 32, 32), "stem", None, None),
     "scaled in place": (nets.ScaledInPlace, (3, 32, 32), "conv", None, None),
@@ -112,7 +118,9 @@ def assert_replays(network: nn.Module, inputs: Tensor, **where: Any) -> Replay:
         expected = by_hook(network, inputs, replay, filtered)
         assert (replay.filtered(filtered) - expected).abs().max() <= 2e-6 * max(scale, expected.abs().max())
         assert (replay.whole(filtered) - expected).abs().max() <= 2e-6 * max(scale, expected.abs().max())
-    assert not torch.allclose(replay.filtered(weights), untouched, rtol=1e-3), "the filter makes no difference"
+    assert not torch.allclose(replay.filtered(weights), untouched, rtol=1e-3), (
+        "the filter makes no difference"
+    )
     return replay
 
 
@@ -163,7 +171,9 @@ def test_gradient_in_the_filter(case: str) -> None:
     network = seeded(make).double()
     replay = Replay(network, torch.rand(1, *size, dtype=torch.float64), layer=layer, call=call, select=select)
     start = torch.rand(1, replay.positions, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda f: replay.filtered(f).sum(dim=-1), (start,), fast_mode=True, atol=1e-6)
+    assert torch.autograd.gradcheck(
+        lambda f: replay.filtered(f).sum(dim=-1), (start,), fast_mode=True, atol=1e-6
+    )
 
 
 def test_only_what_follows_the_layer_is_computed() -> None:
@@ -173,7 +183,9 @@ def test_only_what_follows_the_layer_is_computed() -> None:
     for name, module in network.named_modules():
         if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):
             # A pre-hook runs for answered modules too; what matters is what they compute.
-            module.register_forward_hook(lambda m, args, out, name=name: ran.append(name) if out.grad_fn else None)
+            module.register_forward_hook(
+                lambda m, args, out, name=name: ran.append(name) if out.grad_fn else None
+            )
     replay.filtered(torch.ones(2, 16, requires_grad=True))
     assert ran == ["bottom", "up2", "up1", "answer"]
 

@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import networks_for_tests as nets
 import numpy
 import pytest
 import torch
-from networks_for_tests import pixels, seeded
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
 import l2caf
+import networks_for_tests as nets
 from l2caf.errors import MethodError
 from l2caf.filters import Filter, Gaussian, Softmax, UnitL1, UnitL2
 from l2caf.networks.affine import Head
@@ -26,15 +25,23 @@ from l2caf.solvers.exact import Exact
 from l2caf.solvers.gradient_descent import GradientDescent
 from l2caf.solvers.riemannian import Riemannian
 from l2caf.solvers.solver import Outcome, Solver
+from networks_for_tests import pixels, seeded
 
 DESCENT = GradientDescent(steps=2000, adam=True, learning_rate=0.05, tolerance=0.0)
 SOLVERS: list[Solver] = [Exact(), Riemannian(), DESCENT, GradientDescent(steps=2000, tolerance=0.0), Auto()]
 
 
 def posed(
-    network: nn.Module, inputs: Tensor, objective: Objective | None = None, *, filter: Filter | None = None, **where: str
+    network: nn.Module,
+    inputs: Tensor,
+    objective: Objective | None = None,
+    *,
+    filter: Filter | None = None,
+    **where: str,
 ) -> Problem:
-    (problem,), _ = pose(Head(Replay(network, inputs, **where)), filter or UnitL2(), objective or ClassOblivious())
+    (problem,), _ = pose(
+        Head(Replay(network, inputs, **where)), filter or UnitL2(), objective or ClassOblivious()
+    )
     return problem
 
 
@@ -75,12 +82,20 @@ def _rank_one() -> Known:
     # o = 9 mean(a f) = a . f, so the nearest that a unit filter gets to sum(a) is ||a||, along a.
     a = torch.tensor([1.0, 2, 0.5, 1, 3, 1, 2, 0.2, 1])
     gap = (a.sum() - a.norm()).square()
-    return Known(mean_and_weigh(torch.full((1, 1), 9.0)), a.reshape(1, 1, 3, 3), ClassOblivious(), gap.item(), a / a.norm())
+    return Known(
+        mean_and_weigh(torch.full((1, 1), 9.0)),
+        a.reshape(1, 1, 3, 3),
+        ClassOblivious(),
+        gap.item(),
+        a / a.norm(),
+    )
 
 
 def _positions() -> Known:
     # Nine equal positions: all that a unit filter can do is to shrink them all, (1 - 1/3)^2 each.
-    return Known(each_position(), torch.ones(1, 1, 3, 3), ClassOblivious(), 9 * (2 / 3) ** 2, torch.full((9,), 1 / 3))
+    return Known(
+        each_position(), torch.ones(1, 1, 3, 3), ClassOblivious(), 9 * (2 / 3) ** 2, torch.full((9,), 1 / 3)
+    )
 
 
 def _planted(network: nn.Module, objective: Objective, minimum: float, *, affine: bool) -> Known:
@@ -128,7 +143,9 @@ KNOWN: dict[str, Callable[[], Known]] = {
 
 
 @pytest.mark.parametrize("case", KNOWN)
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: f"{solver.name}{'+Adam' if solver is DESCENT else ''}")
+@pytest.mark.parametrize(
+    "solver", SOLVERS, ids=lambda solver: f"{solver.name}{'+Adam' if solver is DESCENT else ''}"
+)
 def test_known_minimum(solver: Solver, case: str) -> None:
     known = KNOWN[case]()
     problem = posed(known.network, known.inputs, known.objective)
@@ -142,7 +159,11 @@ def test_known_minimum(solver: Solver, case: str) -> None:
     with torch.no_grad():
         untouched = float(problem.losses(torch.ones(1, 9) / 3))
         again = float(problem.losses(found))
-    slack = 1e-5 * max(abs(known.minimum), abs(untouched)) if solution.solver == "Exact" else 2e-3 * abs(untouched)
+    slack = (
+        1e-5 * max(abs(known.minimum), abs(untouched))
+        if solution.solver == "Exact"
+        else 2e-3 * abs(untouched)
+    )
     assert float(solution.loss) == pytest.approx(known.minimum, abs=slack + 1e-6)
     assert again == pytest.approx(float(solution.loss), abs=1e-4 * abs(untouched) + 1e-6)
     assert float(found[0] @ known.filter) > (1 - 1e-6 if solution.solver == "Exact" else 0.99)
@@ -172,7 +193,9 @@ def strong(network: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("case", AFFINE)
-@pytest.mark.parametrize("objective", [ClassOblivious(), ClassSpecific(0), ClassSpecific(0, published=True)], ids=repr)
+@pytest.mark.parametrize(
+    "objective", [ClassOblivious(), ClassSpecific(0), ClassSpecific(0, published=True)], ids=repr
+)
 def test_exact_against_descent_run_to_convergence(case: str, objective: Objective) -> None:
     make, where = AFFINE[case]
     if case == "a head of one class" and objective == ClassSpecific(0):
@@ -226,7 +249,9 @@ CURVED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "tokens": (nets.Tokens, (3, 32, 32)),
 }
 OBLIVIOUS, SPECIFIC = 1.001, 0.01
-NOT_CONVEX = {"rectified after the layer": 1.002}  # a negative weight lets through what the rectifier held back
+NOT_CONVEX = {
+    "rectified after the layer": 1.002
+}  # a negative weight lets through what the rectifier held back
 
 
 @pytest.mark.parametrize("case", CURVED)
@@ -235,7 +260,9 @@ def test_riemannian_is_as_good_as_the_best_descent(case: str) -> None:
     network = strong(seeded(make, 1))
     problem = posed(network, torch.rand(2, *size, generator=torch.Generator().manual_seed(2)))
     solution = Riemannian().solve(problem)
-    descents = [GradientDescent(steps=600, adam=True, learning_rate=rate).solve(problem) for rate in (0.1, 0.02)]
+    descents = [
+        GradientDescent(steps=600, adam=True, learning_rate=rate).solve(problem) for rate in (0.1, 0.02)
+    ]
     best = torch.stack([descent.loss for descent in descents]).amin(dim=0)
     assert (solution.loss <= NOT_CONVEX.get(case, OBLIVIOUS) * best + 1e-7).all()
     assert (solution.evaluations <= Riemannian().evaluations + 1).all()
@@ -247,7 +274,9 @@ def test_riemannian_is_as_good_as_the_best_descent(case: str) -> None:
 def test_riemannian_is_as_good_as_the_best_descent_for_a_class(case: str) -> None:
     make, size = CURVED[case]
     problem = posed(
-        strong(seeded(make, 1)), torch.rand(2, *size, generator=torch.Generator().manual_seed(2)), ClassSpecific(2)
+        strong(seeded(make, 1)),
+        torch.rand(2, *size, generator=torch.Generator().manual_seed(2)),
+        ClassSpecific(2),
     )
     solution = Riemannian().solve(problem)
     best = GradientDescent(steps=600, adam=True, learning_rate=0.05).solve(problem).loss
@@ -363,7 +392,8 @@ def test_a_head_that_only_looks_straight(seed: int, objective: Objective) -> Non
 def test_same_seed_same_filter_another_seed_another_path() -> None:
     network = seeded(nets.curved)
     one, again, other = (
-        l2caf.explain(network, pixels(), solver=GradientDescent(steps=30, seed=seed)).maps for seed in (1, 1, 2)
+        l2caf.explain(network, pixels(), solver=GradientDescent(steps=30, seed=seed)).maps
+        for seed in (1, 1, 2)
     )
     assert torch.equal(one, again)
     assert not torch.allclose(one, other)

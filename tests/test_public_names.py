@@ -1,0 +1,71 @@
+"""What others call, and what importing it costs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+import typing
+
+import pytest
+
+import l2caf
+
+PUBLIC = {
+    "AttentionFilter", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Exact", "Gaussian", "GradCAM", "GradCAMAbs",
+    "GradientDescent", "Heatmap", "L2cafError", "Riemannian", "Similarity", "Softmax", "UnitL1", "UnitL2", "explain",
+    "usable_layers",
+}  # fmt: skip
+
+
+def test_public_names() -> None:
+    assert set(l2caf.__all__) == PUBLIC
+    assert set(dir(l2caf)) >= PUBLIC
+    for name in PUBLIC:
+        assert getattr(l2caf, name).__name__ == name
+        assert inspect.getdoc(getattr(l2caf, name))
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'explian'"):
+        l2caf.explian  # noqa: B018
+
+
+def test_the_front_door() -> None:
+    names = list(inspect.signature(l2caf.explain).parameters)
+    assert names == ["network", "inputs", "objective", "layer", "call", "filter", "solver", "select"]
+    kinds = {name: parameter.kind for name, parameter in inspect.signature(l2caf.explain).parameters.items()}
+    assert all(
+        kind is inspect.Parameter.KEYWORD_ONLY for name, kind in kinds.items() if name not in names[:2]
+    )
+
+
+def test_what_a_heatmap_and_a_solution_hold() -> None:
+    from l2caf.solvers.solver import Outcome, Solution
+
+    assert {"maps", "signed", "weights", "layer", "method", "classes", "solution", "save", "overlay"} <= {
+        *dir(l2caf.Heatmap), *typing.get_type_hints(l2caf.Heatmap, localns={"Image": object})
+    }  # fmt: skip
+    assert {"filter", "loss", "steps", "evaluations", "outcome", "solver", "reason", "endpoint"} <= set(
+        Solution.__dataclass_fields__
+    )
+    assert {str(outcome) for outcome in Outcome} == {
+        "exact", "converged", "step_limit", "uninformative", "non_finite",
+    }  # fmt: skip
+
+
+def test_importing_is_quick_and_brings_no_torch() -> None:
+    program = (
+        "import sys, time, json; start = time.perf_counter(); import l2caf; took = time.perf_counter() - start; "
+        "print(json.dumps([took, [name for name in ('torch', 'numpy', 'PIL', 'matplotlib', 'timm', 'typer') "
+        "if name in sys.modules]]))"
+    )
+    runs = [
+        json.loads(
+            subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+        )
+        for _ in range(3)
+    ]
+    assert min(took for took, _ in runs) < 0.3
+    assert all(heavy == [] for _, heavy in runs)
