@@ -1,4 +1,4 @@
-"""Tiny networks, each with one trait that has broken an explainer somewhere. Random weights, made from a seed."""
+"""Tiny networks, each with one trait that has broken an explainer somewhere; random weights of a seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def seeded(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
 
 
 def pooled(classes: int = CLASSES) -> nn.Module:
-    """Convolution, rectifier, mean, linear: affine in the filter. Grid 8 x 8 for 32 x 32 pictures, layer "1"."""
+    """Convolution, rectifier, mean, linear: affine in the filter. Grid 8 x 8 for 32 x 32, layer "1"."""
     return nn.Sequential(
         nn.Conv2d(3, CHANNELS, 4, stride=4),
         nn.ReLU(),
@@ -68,7 +68,7 @@ class RectifiedAfterPooling(nn.Module):
 
 
 class RectifiedAfterLayer(nn.Module):
-    """The rectifier is a function after the last map, written in place as in DenseNet: affine for f >= 0 only."""
+    """The rectifier is a function after the last map, in place as in DenseNet: affine for f >= 0 only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Normalised(nn.Module):
 
 
 class Tokens(nn.Module):
-    """A small vision transformer: a class token before 4 x 4 patches, and an output that reads the class token alone."""
+    """A small vision transformer: 4 x 4 patches after a class token, which alone the output reads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -66,7 +66,7 @@ def assert_same(after: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def worn(make: Any) -> nn.Module:
-    """A network in the middle of its life: mixed modes, some parameters frozen, gradients, hooks of its owner."""
+    """A network in the middle of its life: mixed modes, some parameters frozen, gradients, hooks."""
     network = seeded(make)
     for place, module in enumerate(network.modules()):
         module.training = place % 2 == 0

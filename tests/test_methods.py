@@ -21,7 +21,7 @@ from networks_for_tests import pixels, seeded
 import_torchvision()  # before those that import it without a second thought
 from pytorch_grad_cam import GradCAM as OtherGradCAM  # noqa: E402
 from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget  # noqa: E402
-from torchcam.methods import CAM as OtherCAM  # noqa: E402
+from torchcam.methods import CAM as OtherCAM  # noqa: E402, N811
 
 TARGETS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "pooled": (nets.pooled, "1"),
