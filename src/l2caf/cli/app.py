@@ -14,7 +14,8 @@ from ..errors import L2cafError
 from . import terminal
 
 STOPPED = 130
-COMMANDS = ("explain", "compare", "animate", "networks", "layers", "demo")
+COMMANDS = ("explain", "compare", "animate", "networks", "layers", "demo", "evaluate", "sanity", "time")
+NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")  # called alone they work; the others show their help
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.
 _UsageError: Any = typer.BadParameter.__base__
@@ -32,7 +33,7 @@ class _Commands(typer.core.TyperGroup):
             return None
         module = importlib.import_module(f".{cmd_name}", __package__)
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        alone.command(cmd_name, no_args_is_help=cmd_name not in ("networks", "demo"))(module.command)
+        alone.command(cmd_name, no_args_is_help=cmd_name not in NEED_NOTHING)(module.command)
         return typer.main.get_command(alone)
 
 

@@ -1,0 +1,144 @@
+"""`l2caf evaluate`: how well the maps find the objects of a labelled data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options, terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DEFAULT_METHODS = ("l2caf", "l2caf-class", "cam", "gradcam", "gradcam-abs")
+MEASURE = "What is measured"
+
+
+def command(
+    dataset: Annotated[str, typer.Argument(help="imagenet, cub, cars, manifest or folder.", show_default=False)],
+    root: Annotated[Path, typer.Argument(metavar="DIR", help="Where it lies.", show_default=False)],
+    network: options.Network = options.DEFAULT_NETWORK,
+    weights: options.Weights = None,
+    layer: options.Layer = None,
+    device: options.Device = "auto",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help="l2caf, l2caf-class, l2caf-published, cam, gradcam, gradcam-abs; repeat it for several. "
+            "[dim]Default: all but the published form.[/dim]",
+            rich_help_panel=MEASURE,
+        ),
+    ] = None,
+    view: Annotated[
+        str,
+        typer.Option(
+            help="crop: resize and cut out the centre; squash: the whole image, stretched.", rich_help_panel=MEASURE
+        ),
+    ] = "crop",
+    limit: Annotated[
+        int | None, typer.Option(help="At most N images, spread over all.", rich_help_panel=MEASURE)
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Images at once.", rich_help_panel=MEASURE)] = 16,
+    out: options.Out = Path("l2caf-evaluation"),
+    as_json: options.Json = False,
+) -> int:
+    """Measure how well the maps of several methods find the objects of a labelled data set.
+
+    The network runs once an image for all methods. Rows are written as they are measured: a run that is stopped goes on
+    where it was when the same command is given again. OUT gets rows.jsonl, results.json and report.html.
+
+    [bold]Examples[/bold]
+
+    \b
+    l2caf evaluate imagenet /data/imagenet --limit 1000 --out results
+    l2caf evaluate cub /data/CUB_200_2011 --view squash -m l2caf -m gradcam
+    l2caf evaluate manifest boxes.csv --network mypackage.nets:build
+    """
+    from .. import datasets
+    from ..datasets.views import View
+    from ..evaluation.contestants import check_names
+    from ..evaluation.evaluating import REPORT, Names, run_evaluation
+    from ..evaluation.wsol import Trial
+
+    methods = check_names(method or DEFAULT_METHODS)
+    subject = options.subject(network, weights, layer=layer, select=None, whole=False, device=device)
+    found = datasets.read(dataset, root).limit(limit)
+    trial = Trial(
+        network=subject.entry.network,
+        methods=methods,
+        view=View(view, subject.entry.preprocess),  # type: ignore[arg-type]
+        labels_are_classes=_same_classes(dataset, found.class_names, subject.entry.class_names),
+        layer=layer,
+        device=str(subject.device),
+    )
+    names = Names(found.name, subject.entry.name, view, "table1_imagenet_standard" if dataset == "imagenet" else None)
+    with _bar(len(found.samples)) as watch:
+        results = run_evaluation(found, trial, out, names=names, size=batch, watch=watch)
+    for name, reason in results["bad"].items():
+        terminal.warn(f"{name}: {reason}")
+    if as_json:
+        terminal.print_json(results)
+        return 0
+    _show(results, out / REPORT)
+    return 0
+
+
+def _same_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]) -> bool:
+    """Whether the labels are classes of the network: by definition, or because the names agree."""
+    if dataset in ("imagenet", "manifest"):
+        return True
+    return bool(ours) and all(label < len(ours) and ours[label] == name for label, name in theirs.items())
+
+
+def _show(results: Mapping[str, Any], report: Path) -> None:
+    from ..evaluation.contestants import TITLES
+    from ..evaluation.report import measures_of, shown
+    from ..evaluation.summary import MEASURES, published
+
+    console = terminal.output()
+    measures = measures_of(results)
+    rows = [
+        [TITLES[name], *(shown(scores[measure]) for measure in measures)] for name, scores in results["methods"].items()
+    ]
+    if results["published"]:
+        for row in published(results["published"]):
+            cells = {"loc_top1": f"{row['loc_top1']:.1f}", "loc_top5": f"{row['loc_top5']:.1f}"}
+            rows.append([f"in the paper: {row['method']}, {row['backbone']}", *(cells.get(m, "") for m in measures)])
+    heads = [MEASURES[measure] for measure in measures]
+    console.print(terminal.table(["", *heads], rows, right=heads))
+    for key, value in results["classification"].items():
+        console.print(f"classification {key}: {shown(value)}", highlight=False)
+    words = f"{results['images']} images, {len(results['bad'])} files could not be read; per cent, with 95 % intervals"
+    console.print(words, highlight=False)
+    console.print(f"report: {report}", highlight=False)
+
+
+def _bar(total: int) -> Any:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def shown() -> Iterator[Any]:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = terminal.errors()
+        columns = (
+            TextColumn("measuring"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[scores]}"),
+        )
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("measuring", total=total, scores="")
+
+            def watch(done: int, _: int, scores: Mapping[str, float]) -> None:
+                words = "  ".join(f"{name} {score:.1f}" for name, score in scores.items())
+                bar.update(task, completed=done, scores=words)
+
+            yield watch
+
+    return shown()

@@ -1,0 +1,40 @@
+"""The methods that can be evaluated, by the names that a person types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..errors import InputError
+from ..methods.attention_filter import AttentionFilter
+from ..methods.cam import CAM
+from ..methods.grad_cam import GradCAM, GradCAMAbs
+from ..methods.method import Method
+from ..objectives import ClassSpecific
+
+# Each is asked about one class a sample; the class-oblivious filter has no use for it.
+CONTESTANTS: dict[str, Callable[[Sequence[int]], Method]] = {
+    "l2caf": lambda classes: AttentionFilter(),
+    "l2caf-class": lambda classes: AttentionFilter(ClassSpecific(each=classes)),
+    "l2caf-published": lambda classes: AttentionFilter(ClassSpecific(each=classes, published=True)),
+    "cam": lambda classes: CAM(each=classes),
+    "gradcam": lambda classes: GradCAM(each=classes),
+    "gradcam-abs": lambda classes: GradCAMAbs(each=classes),
+}
+TITLES = {
+    "l2caf": "L2-CAF, class-oblivious",
+    "l2caf-class": "L2-CAF, class-specific",
+    "l2caf-published": "L2-CAF, class-specific as published",
+    "cam": "CAM",
+    "gradcam": "Grad-CAM",
+    "gradcam-abs": "Grad-CAM-abs",
+}
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Refuse a method that does not exist, and drop one that is named twice."""
+    for name in names:
+        if name not in CONTESTANTS:
+            raise InputError(f"There is no method {name!r}: choose among {', '.join(CONTESTANTS)}.")
+    if not names:
+        raise InputError(f"No method is named: choose among {', '.join(CONTESTANTS)}.")
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,76 @@
+"""The images that tell most about the methods, with their maps and boxes drawn."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from ..datasets.dataset import Dataset
+from ..datasets.loading import batches
+from ..localization import boxes_of
+from ..rendering.marks import Box
+from ..rendering.overlay import overlay
+from .summary import Table
+from .wsol import THRESHOLD, Trial
+
+TRUTH, OURS = "#00c853", "#2979ff"  # green and blue
+SHOWN = 6  # images a section
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One image under every method: pictures and IoUs in the order of the methods."""
+
+    name: str
+    pictures: list[Image.Image]
+    ious: list[float]
+
+
+def sections(tables: dict[str, Table], place: int) -> dict[str, list[str]]:
+    """Choose images by name: where the first method does best and worst, and where the methods disagree most."""
+    ious = np.stack([table.iou[:, place] for table in tables.values()])
+    images = next(iter(tables.values())).images
+    best = np.argsort(-ious[0], kind="stable")
+    chosen = {"best": best[:SHOWN], "worst": best[::-1][:SHOWN]}
+    if len(ious) > 1:
+        apart = ious.max(axis=0) - ious.min(axis=0)
+        chosen["most disagreed on"] = np.argsort(-apart, kind="stable")[:SHOWN]
+    return {title: [images[index] for index in indices] for title, indices in chosen.items()}
+
+
+def tiles(names: Sequence[str], dataset: Dataset, trial: Trial, tables: dict[str, Table]) -> list[Tile]:
+    """Draw images again: maps are not kept while thousands are measured, and a few are soon made anew."""
+    wanted = {name: number for number, name in enumerate(names)}
+    samples = sorted((sample for sample in dataset.samples if sample.name in wanted), key=lambda s: wanted[s.name])
+    place = trial.thresholds.index(THRESHOLD)
+    found = []
+    for batch in batches(samples, trial.view, SHOWN, pictures=True):
+        if not len(batch):
+            continue
+        _, _, heatmaps = trial.explained(batch)
+        maps = [heatmap.maps.cpu().numpy() for heatmap in heatmaps]
+        for index, name in enumerate(batch.names):
+            pictures = []
+            for heat in maps:
+                boxes = _drawn(batch.boxes[index], TRUTH) + _drawn(boxes_of(heat[index], (THRESHOLD,)), OURS)
+                pictures.append(overlay(batch.pictures[index], heat[index], boxes=boxes))
+            row = next(iter(tables.values())).images.index(name)
+            found.append(Tile(name, pictures, [float(table.iou[row, place]) for table in tables.values()]))
+    return found
+
+
+def _drawn(boxes: Iterable[Sequence[float]], color: str) -> list[Box]:
+    """Colour the boxes, but for those of no area: an object outside of the view, or a map that shows nothing."""
+    return [Box(x0, y0, x1, y1, color=color) for x0, y0, x1, y1 in boxes if x0 < x1 and y0 < y1]
+
+
+def embedded(picture: Image.Image) -> str:
+    """Return a picture as text that a page can hold."""
+    stream = io.BytesIO()
+    picture.convert("RGB").save(stream, "JPEG", quality=85)
+    return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode()

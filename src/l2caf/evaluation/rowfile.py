@@ -1,0 +1,82 @@
+"""`RowFile`: rows of results on disk, written block by block, so that a killed run goes on where it was.
+
+Images are taken in blocks that depend on nothing but their order. The rows of a block are appended in one piece, and end
+with a row that says so; whatever follows the last such row when a run starts again was cut off, is dropped, and its
+block is done anew. So a run that was killed any number of times leaves the very rows of one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import FileError
+from ..rendering.files import write_whole
+
+Row = dict[str, Any]
+ROWS, SETTINGS = "rows.jsonl", "run.json"
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """The rows of one run in a folder, and the settings under which they were made."""
+
+    folder: Path
+    blocks_done: int
+
+    @classmethod
+    def open(cls, folder: Path, settings: Row) -> RowFile:
+        """Start a run in a folder, or go on with the one that is there if its settings are the same."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"{folder} cannot be made ({error.strerror}): choose another place with --out.") from error
+        path = folder / SETTINGS
+        if path.exists():
+            there = json.loads(path.read_text())
+            if there != json.loads(json.dumps(settings)):
+                differing = [key for key in settings if there.get(key) != json.loads(json.dumps(settings[key]))]
+                raise FileError(
+                    f"{folder} holds a run with another {', '.join(differing) or 'setting'}: "
+                    "choose another --out, or remove that folder."
+                )
+        else:
+            with write_whole(path) as temporary:
+                temporary.write_text(json.dumps(settings, indent=1) + "\n")
+        return cls(folder, _drop_what_was_cut_off(folder / ROWS))
+
+    def append(self, block: int, rows: Sequence[Row]) -> None:
+        """Add the rows of a block, whole."""
+        lines = [json.dumps(row, separators=(",", ":")) for row in (*rows, {"block": block})]
+        with (self.folder / ROWS).open("a") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+
+    def rows(self) -> Iterator[Row]:
+        """Read the rows of the finished blocks, one at a time."""
+        path = self.folder / ROWS
+        if not path.exists():
+            return
+        with path.open() as file:
+            for line in file:
+                row = json.loads(line)
+                if "block" not in row:
+                    yield row
+
+
+def _drop_what_was_cut_off(path: Path) -> int:
+    """Shorten the file to its last finished block, and tell how many there are."""
+    if not path.exists():
+        return 0
+    blocks, end, position = 0, 0, 0
+    with path.open("rb") as file:
+        for line in file:
+            position += len(line)
+            if line.startswith(b'{"block":') and line.endswith(b"}\n"):
+                blocks, end = blocks + 1, position
+    if end < position:
+        with path.open("r+b") as file:
+            file.truncate(end)
+    return blocks
