@@ -1,13 +1,14 @@
 """Taking a network's learning away, from the top layer down, while its signals stay alive.
 
-A layer is a module with a weight matrix of its own, and the modules after it that only scale or shift (a norm,
-say). The order is that of a run, seen by watching one; no class of module is asked for.
+A layer is a module with a weight matrix of its own, and the modules after it that only scale or shift (a norm
+is one). The order is that of a run, seen by watching one; no class of module is asked for.
 
-How a layer is drawn anew, so that it knows nothing of what was learnt and yet neither silences nor overflows what
-follows: by the module's own `reset_parameters`, where it has one, with each random tensor then brought to the root
-mean square of the trained one; else from a normal distribution with the trained tensor's mean and deviation. Batch
-norms start again at scale 1 and shift 0, and their statistics are measured anew in one run over the images: kept
-as they were, they would normalise signals that are no longer there, and at 0 and 1 a deep network would fade out.
+How a layer is drawn anew, so that it knows nothing of what was learnt and yet neither silences nor overflows
+what follows: by the module's own `reset_parameters`, where it has one, with each random tensor then brought to
+the root mean square of the trained one; else from a normal distribution with the trained tensor's mean and
+deviation. Batch norms start again at scale 1 and shift 0, and their statistics are measured anew in one run over
+the images: kept as they were, they would normalise signals that are no longer there, and at 0 and 1 a deep
+network would fade out.
 """
 
 from __future__ import annotations
@@ -83,15 +84,19 @@ def layers_from_the_top(network: nn.Module, inputs: Tensor) -> list[WeightedLaye
             layers.append([])
         layers[-1].append(name)
     if not layers:
-        raise NetworkError("This network has no weights, so there is nothing to randomise: give a trained one.")
+        raise NetworkError(
+            "This network has no weights, so there is nothing to randomise: give a trained one."
+        )
     return [WeightedLayer(layer[0], tuple(layer)) for layer in reversed(layers)]
 
 
-def randomize(network: nn.Module, layers: Iterable[WeightedLayer], *, first: int, seed: int) -> list[nn.Module]:
+def randomize(
+    network: nn.Module, layers: Iterable[WeightedLayer], *, first: int, seed: int
+) -> list[nn.Module]:
     """Draw layers anew, in place, and return their modules; `first` is the first one's number from the top.
 
-    A layer's draw depends on the seed and on its number alone, not on how the cascade is cut into stages. torch's
-    own random state is as before.
+    A layer's draw depends on the seed and on its number alone, not on how the cascade is cut into stages.
+    torch's own random state is as before.
     """
     touched = []
     devices = {parameter.device for parameter in network.parameters() if parameter.device.type == "cuda"}
@@ -143,9 +148,12 @@ def _started(network: nn.Module, inputs: Tensor) -> dict[nn.Module, int]:
 
         return watched
 
-    with borrowed(network) as modules, torch.no_grad():
-        with forwards_replaced({module: watching(module) for module in modules}):
-            network(inputs)
+    with (
+        borrowed(network) as modules,
+        forwards_replaced({module: watching(module) for module in modules}),
+        torch.no_grad(),
+    ):
+        network(inputs)
     return started
 
 
@@ -171,7 +179,7 @@ def _reset(module: nn.Module) -> bool:
     others = [(parameter, parameter.clone()) for parameter in module.parameters() if id(parameter) not in own]
     try:
         reset()
-    except Exception:  # somebody's reset may want arguments or fail: there is another way
+    except Exception:  # noqa: BLE001 - somebody's reset may want arguments or fail: there is another way
         return False
     finally:
         for parameter, before in others:

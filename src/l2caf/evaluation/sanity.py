@@ -1,8 +1,9 @@
 """Do maps depend on what the network has learnt? The randomisation tests of Adebayo et al. (2018).
 
-The network is randomised from the logits layer down to its first layer, and the maps of every stage are compared
-with those of the trained network. A map that does not change was never about the network. What "changed" means is
-measured, not assumed: `control` is how alike the maps of *different* images are under the trained network.
+The network is randomised from the logits layer down to its first layer, and the maps of every stage are
+compared with those of the trained network. A map that does not change was never about the network. What
+"changed" means is measured, not assumed: `control` is how alike the maps of *different* images are under the
+trained network.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ Contestant = Callable[[Sequence[int]], Method]
 """From one class an image, the trained network's own, to a method."""
 
 METHODS = ("l2caf", "l2caf-class", "cam", "gradcam", "gradcam-abs")
-COMPARED = 64  # pixels a side at which maps are compared: finer than most grids, and coarse enough to be quick
+COMPARED = (
+    64  # pixels a side at which maps are compared: finer than most grids, and coarse enough to be quick
+)
 TOGETHER = 16  # images that run at once
 
 
@@ -52,10 +55,10 @@ def sanity_check(
 ) -> Sanity:
     """Randomise a copy of the network stage by stage and measure how alike the maps stay.
 
-    `inputs` is (images, channels, height, width) with two images or more. `methods` are names, or functions that
-    make a method from the classes that the trained network predicts. `stages` is how many points the cascade has
-    (None: every layer), or the points themselves as `cascade` gives them. `advance` is called after every stage
-    of every seed. The network that is given is not touched: all is done to a copy.
+    `inputs` is (images, channels, height, width) with two images or more. `methods` are names, or functions
+    that make a method from the classes that the trained network predicts. `stages` is how many points the
+    cascade has (None: every layer), or the points themselves as `cascade` gives them. `advance` is called after
+    every stage of every seed. The network that is given is not touched: all is done to a copy.
     """
     contestants = _contestants(methods)
     if inputs.ndim != 4 or len(inputs) < 2:
@@ -259,5 +262,5 @@ def _copied(network: nn.Module) -> nn.Module:
         raise
     except Exception as error:  # what hangs on a module may refuse to be copied in any way
         raise NetworkError(
-            f"This network cannot be copied ({type(error).__name__}: {error}), and a copy is what is randomised."
+            f"This network cannot be copied ({type(error).__name__}: {error}), and only a copy is randomised."
         ) from error

@@ -1,7 +1,7 @@
 """How alike two maps are: rank correlation, structural similarity, and histograms of oriented gradients.
 
-All three are 1 for equal maps and near 0 for unrelated ones. A map without any variation (an empty one, say) has
-neither ranks nor gradients: it is like another such map (1) and unlike every map that varies (0).
+All three are 1 for equal maps and near 0 for unrelated ones. A map without any variation (an empty one, say)
+has neither ranks nor gradients: it is like another such map (1) and unlike every map that varies (0).
 """
 
 from __future__ import annotations

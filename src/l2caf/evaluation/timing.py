@@ -1,0 +1,189 @@
+"""How long one map takes on this machine: the paper's timing figure, with the exact solution beside it.
+
+Everything is timed on one image, round after round side by side, and the median counts. Descent is the
+exception: a full run of its fast form can take a minute, so it is done once to learn how many steps it needs,
+and again in every round only if it is quick. The vanilla form runs the whole network in each of those same
+steps; it is timed for a few, and the rest is extrapolated, since steps are alike. Figures had that way say so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import CatalogueError, InputError, MethodError
+from ..explaining import explain
+from ..methods.grad_cam import GradCAM
+from ..networks.catalogue import CatalogueEntry, load
+from ..solvers.gradient_descent import GradientDescent
+from .published import published
+from .randomizing import measure_statistics
+from .stopwatch import Times, side_by_side
+
+NETWORKS = (
+    "efficientnet_lite0",
+    "torchvision:resnet50",
+    "torchvision:googlenet",
+    "torchvision:densenet161",
+    "torchvision:vgg16",
+)
+TITLES = {
+    "forward": "the network alone",
+    "gradcam": "Grad-CAM",
+    "l2caf": "L2-CAF, solved",
+    "fast": "L2-CAF, fast descent",
+    "vanilla": "L2-CAF, vanilla descent",
+}
+"""What is timed, quickest first: the last two are the paper's own procedure."""
+
+ROUNDS = 5
+PATIENCE = 2.0  # seconds: a descent that takes longer is not run in every round
+SHORT, LONG = 1, 4  # steps of the vanilla form that are really taken: their difference is the cost of a step
+
+_PAPER_NAMES = {"densenet161": "DenseNet-161", "vgg16": "VGG", "googlenet": "GoogLeNet"}
+_PAPER_ROWS = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "grad_cam"}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a frame on one network, by what was timed.
+
+    steps         of descent, until its own test of convergence was met
+    rounds        how often each was timed
+    extrapolated  what was timed for a few steps only
+    solver        how the filter was found where it was solved, and why that way
+    paper         the paper's figures for this network, on a machine that it does not name
+    """
+
+    network: str
+    weights: str
+    layer: str
+    seconds: dict[str, float]
+    rounds: dict[str, int]
+    steps: int
+    extrapolated: tuple[str, ...]
+    solver: str
+    reason: str
+    paper: dict[str, float]
+    refused: dict[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A network to be timed; `weights` tells whether they are trained or random."""
+
+    name: str
+    network: nn.Module
+    image: Tensor
+    weights: str = "as given"
+
+
+def prepared(name: str, prepare: Callable[[CatalogueEntry], Tensor]) -> Timed:
+    """Load a network of the catalogue with its trained weights, or with random ones where these cannot be had.
+
+    `prepare` makes the batch of one from the entry. Random networks have their batch norms measured on that
+    image, so that signals reach the last layer: a dead map would make descent stop at once.
+    """
+    try:
+        entry, weights = load(name), "trained"
+    except CatalogueError:
+        entry, weights = load(name, pretrained=False), "random"
+    image = prepare(entry)
+    if weights == "random":
+        measure_statistics(entry.network, entry.network.modules(), image)
+    return Timed(entry.name, entry.network, image, weights)
+
+
+def time_network(timed: Timed, *, rounds: int = ROUNDS, advance: Callable[[], None] = lambda: None) -> Timing:
+    """Time every way to a class-oblivious map, and Grad-CAM, on one image.
+
+    `advance` is called after every round and once before them, rounds + 2 times in all.
+    """
+    if rounds < 1:
+        raise InputError(f"{rounds} rounds measure nothing: give 1 or more.")
+    network, image = timed.network, timed.image
+    if len(image) != 1:
+        raise InputError(f"Seconds a frame are measured on one image, and these are {len(image)}: give one.")
+    solved = explain(network, image)
+    contestants, refused = _contestants(network, image)
+    fast, steps = _once(network, image)
+    if fast <= PATIENCE:
+        contestants["fast"] = lambda: explain(network, image, solver=GradientDescent()).maps
+    advance()
+    times = side_by_side(contestants, rounds=rounds, warm_up=1, advance=advance)
+    seconds = {name: times.seconds(name) for name in contestants if name in TITLES}
+    seconds.setdefault("fast", fast)
+    counts = dict.fromkeys(seconds, rounds) | ({} if fast <= PATIENCE else {"fast": 1})
+    if "vanilla" not in refused:
+        seconds["vanilla"], counts["vanilla"] = _extrapolated(times, steps), rounds
+    return Timing(
+        network=timed.name,
+        weights=timed.weights,
+        layer=solved.layer,
+        seconds={name: seconds[name] for name in TITLES if name in seconds},
+        rounds=counts,
+        steps=steps,
+        extrapolated=("vanilla",) if "vanilla" in seconds else (),
+        solver=solved.solution.solver,
+        reason=solved.solution.reason,
+        paper=paper_seconds(timed.name),
+        refused=refused,
+    )
+
+
+def paper_seconds(network: str) -> dict[str, float]:
+    """The paper's figures for a network by its catalogue name; empty where it has none.
+
+    >>> paper_seconds("torchvision:googlenet")["gradcam"]
+    0.04375116825
+    """
+    title = _PAPER_NAMES.get(network.rpartition(":")[2])
+    figures = published()["figure_time_seconds_per_frame"]
+    return {ours: figures[theirs][title] for ours, theirs in _PAPER_ROWS.items() if title in figures[theirs]}
+
+
+def _contestants(network: nn.Module, image: Tensor) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+    def forward() -> Any:
+        with torch.inference_mode():
+            return network(image)
+
+    contestants: dict[str, Callable[[], Any]] = {
+        "forward": forward,
+        "l2caf": lambda: explain(network, image).maps,
+        "gradcam": lambda: GradCAM()(network, image).maps,
+    }
+    refused = {}
+    vanilla = {f"vanilla {steps}": _vanilla(network, image, steps) for steps in (SHORT, LONG)}
+    for name, run in (("gradcam", contestants["gradcam"]), ("vanilla", vanilla[f"vanilla {SHORT}"])):
+        try:
+            run()
+        except MethodError as error:  # for one, a head that does not feel scale has no vanilla form
+            refused[name] = str(error)
+            contestants.pop(name, None)
+    if "vanilla" not in refused:
+        contestants |= vanilla
+    return contestants, refused
+
+
+def _vanilla(network: nn.Module, image: Tensor, steps: int) -> Callable[[], Any]:
+    return lambda: explain(network, image, solver=GradientDescent(vanilla=True, steps=steps)).maps
+
+
+def _once(network: nn.Module, image: Tensor) -> tuple[float, int]:
+    """Run the fast form to its end: seconds and steps."""
+    began = time.perf_counter()
+    solution = explain(network, image, solver=GradientDescent()).solution
+    return time.perf_counter() - began, int(solution.steps[0])
+
+
+def _extrapolated(times: Times, steps: int) -> float:
+    few, more = times.seconds(f"vanilla {SHORT}"), times.seconds(f"vanilla {LONG}")
+    return few + (steps - SHORT) * max(0.0, more - few) / (LONG - SHORT)
