@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
+from ..localization import boxes_of
 from ..rendering.colors import colors_of
 from ..rendering.marks import Box
 from ..rendering.overlay import overlay
@@ -35,11 +36,12 @@ class Style:
 
     def draw(self, view: Image.Image, heat: npt.NDArray[np.float32]) -> Image.Image:
         """Lay heat (h, w) over the picture of what the network saw."""
+        found = box_of(heat) if self.box else None
         boxes: list[Box] = []
-        if self.box:
+        if found is not None:
             # Drawn at the picture's own size, which is finer than the map's.
             across, down = view.width / heat.shape[1], view.height / heat.shape[0]
-            x0, y0, x1, y1 = box_of(heat) or (0, 0, heat.shape[1], heat.shape[0])
+            x0, y0, x1, y1 = found
             boxes = [Box(x0 * across, y0 * down, x1 * across, y1 * down)]
         return overlay(
             view, heat, signed=self.signed, colormap=self.colormap, contours=self.contours, boxes=boxes
@@ -54,14 +56,8 @@ def box_of(heat: npt.NDArray[np.float32], *, level: float = BOX_LEVEL) -> tuple[
     >>> box_of(heat)
     (2, 1, 7, 3)
     """
-    from skimage.measure import label, regionprops
-
-    greatest = float(heat.max())
-    if greatest <= 0:
-        return None
-    regions = regionprops(label(heat >= level * greatest))
-    y0, x0, y1, x1 = max(regions, key=lambda region: region.area).bbox
-    return int(x0), int(y0), int(x1), int(y1)
+    x0, y0, x1, y1 = (int(edge) for edge in boxes_of(heat.clip(min=0), [level])[0])
+    return (x0, y0, x1, y1) if x1 > x0 else None
 
 
 def note(text: str, size: tuple[int, int]) -> Image.Image:

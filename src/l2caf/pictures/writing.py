@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from ..errors import InputError
-from ..rendering.files import save_picture, write_whole
+from ..rendering.files import write_whole
 from .asking import Question
 from .explaining import Explained, sheet
 from .naming import names_for
@@ -75,12 +76,19 @@ class Writer:
             parts.append("solved exactly" if exact else f"{explained.solver}: {', '.join(outcomes)}")
         heading = explained.file.name if explained.file else ""
         picture = sheet(explained, self.style, heading=heading, caption="  ·  ".join(parts))
-        return save_picture(picture, self.folder / f"{name}.png")
+        return _saved(picture, self.folder / f"{name}.png")
 
     def _bare(self, explained: Explained, name: str) -> list[Path]:
         paths = []
         for one in explained.maps:
             ending = f"-{one.about.index}" if one.about and len(explained.maps) > 1 else ""
             drawn = self.style.draw(explained.view, one.heat)
-            paths.append(save_picture(drawn, self.folder / f"{name}{ending}.png"))
+            paths.append(_saved(drawn, self.folder / f"{name}{ending}.png"))
         return paths
+
+
+def _saved(picture: Image.Image, path: Path) -> Path:
+    """Save quickly: at its usual level of compression a PNG takes ten times as long as the network does."""
+    with write_whole(path) as temporary:
+        picture.save(temporary, compress_level=2)
+    return path
