@@ -20,6 +20,7 @@ from .wsol import THRESHOLD, Trial
 
 TRUTH, OURS = "#00c853", "#2979ff"  # green and blue
 SHOWN = 6  # images a section
+FILLING = 0.7  # the share of the picture from which on an object fills it
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,12 @@ class Tile:
 def sections(tables: dict[str, Table], place: int) -> dict[str, list[str]]:
     """Choose images by name: where the first method does best and worst, and where the methods disagree most."""
     ious = np.stack([table.iou[:, place] for table in tables.values()])
-    images = next(iter(tables.values())).images
-    best = np.argsort(-ious[0], kind="stable")
-    chosen = {"best": best[:SHOWN], "worst": best[::-1][:SHOWN]}
+    first = next(iter(tables.values()))
+    images = first.images
+    ranked = np.argsort(-ious[0], kind="stable")
+    # To find an object that fills the picture is no art, so such images are not among the best.
+    best = sorted(ranked.tolist(), key=lambda index: bool(first.foreground[index] > FILLING))
+    chosen = {"best": np.array(best[:SHOWN]), "worst": ranked[::-1][:SHOWN]}
     if len(ious) > 1:
         apart = ious.max(axis=0) - ious.min(axis=0)
         chosen["most disagreed on"] = np.argsort(-apart, kind="stable")[:SHOWN]

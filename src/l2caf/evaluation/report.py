@@ -17,7 +17,7 @@ from .summary import MEASURES, published
 
 _STYLE = """
 :root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 1240px; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; } p.note, small { color: #5f6368; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: .6rem 0; }
 th, td { padding: .35rem .8rem .35rem 0; text-align: right; border-bottom: 1px solid #e8eaed; white-space: nowrap; }
@@ -101,7 +101,7 @@ def _scores(results: Mapping[str, Any]) -> str:
             f"<td{' class=best' if scores[m]['value'] == best[m] else ''}>{escape(shown(scores[m]))}</td>" for m in measures
         ]
         rows.append(f"<tr><td>{escape(TITLES[name])}</td>{''.join(cells)}</tr>")
-    classification = ", ".join(f"{key} {shown(value)}" for key, value in results["classification"].items())
+    classification = ", ".join(f"{key.replace('top', 'top-')} {shown(value)}" for key, value in results["classification"].items())
     note = (
         f"Per cent of {results['images']} images, with 95 % intervals; boxes at {100 * results['threshold']:.0f} % of the "
         "maximum unless the measure chooses its own threshold."
@@ -126,19 +126,20 @@ def _published(results: Mapping[str, Any]) -> str:
 
 
 def _differences(results: Mapping[str, Any]) -> str:
-    rows = []
+    rows: dict[tuple[str, str], dict[str, str]] = {}
     for row in results["differences"]:
-        verdict = "told apart" if row["told_apart"] else "not told apart"
-        cells = (
-            f"{TITLES[row['ours']]} less {TITLES[row['theirs']]}",
-            MEASURES[row["measure"]],
-            f"{row['value']:+.1f} ({row['low']:+.1f} to {row['high']:+.1f})",
-            verdict,
-        )
-        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+        marked = " class=best" if row["told_apart"] else ""
+        words = f"{row['value']:+.1f} ({row['low']:+.1f} to {row['high']:+.1f})"
+        rows.setdefault((row["ours"], row["theirs"]), {})[row["measure"]] = f"<td{marked}>{words}</td>"
     if not rows:
         return "<p class=note>Only one method was measured.</p>"
-    return _table(["", "measure", "difference, points", ""], rows)
+    measures = list(next(iter(rows.values())))
+    lines = [
+        f"<tr><td>{escape(TITLES[ours])} − {escape(TITLES[theirs])}</td>{''.join(cells.values())}</tr>"
+        for (ours, theirs), cells in rows.items()
+    ]
+    note = "Points, with 95 % intervals of the paired difference; bold where the interval leaves nought out."
+    return _table(["", *(MEASURES[measure] for measure in measures)], lines) + f"<p class=note>{note}</p>"
 
 
 def _table(head: Sequence[str], rows: Iterable[str]) -> str:

@@ -1,0 +1,258 @@
+"""An evaluation end to end: on made images whose answer is known, killed and resumed, and on bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from l2caf import datasets
+from l2caf.cli.app import run
+from l2caf.datasets.views import View
+from l2caf.errors import FileError, InputError
+from l2caf.evaluation.evaluating import Names, run_evaluation
+from l2caf.evaluation.rowfile import RowFile
+from l2caf.evaluation.summary import summarise, tables_of
+from l2caf.evaluation.wsol import THRESHOLD, THRESHOLDS, Trial
+from l2caf.networks.preprocessing import Preprocessing
+
+# A network whose map is the brightness of the picture: a bright square is found where it is.
+BUILDER = '''
+import torch
+from torch import nn
+from l2caf.networks.preprocessing import Preprocessing
+
+class Bright(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.AvgPool2d(8)
+        self.mean = nn.AdaptiveAvgPool2d(1)
+        self.scores = nn.Linear(3, 6)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            self.scores.weight.copy_(torch.rand(6, 3) * 0.1)
+            self.scores.bias.zero_()
+            for index in range(3):
+                self.scores.weight[index, index] = 1.0
+    def forward(self, x):
+        return self.scores(self.mean(self.pool(x)).flatten(1))
+
+def build():
+    return Bright(), Preprocessing(input_size=(64, 64), resize_size=(64, 64), mean=(0, 0, 0), std=(1, 1, 1), fit="squash")
+'''
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty pictures with one bright square each, in the colour of its class, and a manifest of their boxes."""
+    folder = tmp_path_factory.mktemp("made")
+    generator = np.random.default_rng(0)
+    lines = ["file,label,x0,y0,x1,y1"]
+    for number in range(40):
+        pixels = np.zeros((64, 64, 3), dtype=np.uint8)
+        x0, y0 = 8 * generator.integers(0, 5, 2)
+        label = number % 3
+        pixels[y0 : y0 + 24, x0 : x0 + 24, label] = 255
+        Image.fromarray(pixels).save(folder / f"{number:02}.png")
+        lines.append(f"{number:02}.png,{label},{x0},{y0},{x0 + 24},{y0 + 24}")
+    (folder / "boxes.csv").write_text("\n".join(lines) + "\n")
+    (folder / "bright.py").write_text(BUILDER)
+    return folder
+
+
+def _arguments(made: Path, out: Path, *more: str) -> list[str]:
+    network = f"{made / 'bright.py'}:build"
+    return ["evaluate", "manifest", str(made / "boxes.csv"), "--network", network, "--batch", "4", "--out", str(out), *more]
+
+
+def test_planted_squares_are_found_by_every_method(made: Path, tmp_path: Path) -> None:
+    assert run(_arguments(made, tmp_path / "out")) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["images"] == 40
+    assert results["classification"]["top1"]["value"] == 100
+    for scores in results["methods"].values():
+        assert scores["loc_top1"]["value"] == 100
+        assert scores["gt_known"]["value"] == 100
+        assert scores["pointing"]["value"] == 100
+        assert scores["max_box_acc_v2"]["value"] == 100
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "Most disagreed on" in report
+    assert "http://" not in report.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+
+
+def test_wrong_boxes_and_wrong_labels_are_not_hits(made: Path, tmp_path: Path) -> None:
+    lines = (made / "boxes.csv").read_text().splitlines()
+    moved = [lines[0]]
+    for number, line in enumerate(lines[1:]):
+        file, label, x0, y0, x1, y1 = line.split(",")
+        if number % 2:  # every other box is moved to the opposite corner
+            x0, x1, y0, y1 = (str(value) for value in (64 - int(x1), 64 - int(x0), 64 - int(y1), 64 - int(y0)))
+        if number % 4 == 0:
+            label = "5"
+        moved.append(",".join((str(made / file), label, x0, y0, x1, y1)))
+    manifest = tmp_path / "moved.csv"
+    manifest.write_text("\n".join(moved) + "\n")
+    arguments = _arguments(made, tmp_path / "out", "-m", "l2caf")
+    arguments[2] = str(manifest)
+    assert run(arguments) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    scores = results["methods"]["l2caf"]
+    assert results["classification"]["top1"]["value"] == 75
+    assert 50 <= scores["gt_known"]["value"] < 75  # a few squares near the centre still overlap when mirrored
+    assert scores["loc_top1"]["value"] <= scores["gt_known"]["value"] - 20
+
+
+@pytest.mark.slow
+def test_killed_five_times_it_leaves_the_same_rows(made: Path, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_WAIT_POLICY": "PASSIVE"}
+    assert run(_arguments(made, whole, "-m", "l2caf", "-m", "gradcam")) == 0
+    slow = (made / "bright.py").read_text().replace("def forward(self, x):", "def forward(self, x):\n        __import__('time').sleep(0.05)")
+    (made / "bright.py").write_text(slow)
+    try:
+        command = [sys.executable, "-m", "l2caf", *_arguments(made, cut, "-m", "l2caf", "-m", "gradcam")]
+        generator = random.Random(0)
+        killed = 0
+        for _ in range(5):
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            rows, before = cut / "rows.jsonl", 0
+            before = rows.stat().st_size if rows.exists() else 0
+            while process.poll() is None and (not rows.exists() or rows.stat().st_size == before):
+                time.sleep(0.01)
+            time.sleep(generator.uniform(0, 0.3))
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                killed += 1
+            process.wait()
+        assert killed >= 2, "the runs ended before they could be killed"
+        with rows.open("a") as file:
+            file.write('{"image":"00.png","meth')  # as if the machine had died in the middle of a line
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    finally:
+        (made / "bright.py").write_text(BUILDER)
+    assert sorted((cut / "rows.jsonl").read_bytes().splitlines()) == sorted((whole / "rows.jsonl").read_bytes().splitlines())
+    assert (cut / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+
+
+def test_another_setting_in_the_same_folder_is_refused(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(_arguments(made, tmp_path / "out", "-m", "l2caf")) == 0
+    assert run(_arguments(made, tmp_path / "out", "-m", "gradcam")) == 2
+    assert "methods" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_not_measured_again(made: Path, tmp_path: Path) -> None:
+    assert run(_arguments(made, tmp_path / "out", "-m", "l2caf")) == 0
+    before = (tmp_path / "out" / "rows.jsonl").read_bytes()
+    assert run(_arguments(made, tmp_path / "out", "-m", "l2caf")) == 0
+    assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
+
+
+def test_bad_files_are_named_and_the_rest_goes_on(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    lines = (made / "boxes.csv").read_text().splitlines()
+    absolute = [",".join((str(made / line.split(",", 1)[0]), line.split(",", 1)[1])) for line in lines[1:9]]
+    manifest = tmp_path / "some.csv"
+    manifest.write_text("\n".join([lines[0], *absolute[:3], "broken.png,0,0,0,8,8", *absolute[3:]]) + "\n")
+    arguments = _arguments(made, tmp_path / "out", "-m", "l2caf")
+    arguments[2] = str(manifest)
+    assert run(arguments) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["images"] == 8
+    assert list(results["bad"]) == ["broken.png"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"--method": "magic"}, "magic"),
+        ({"--view": "sideways"}, "sideways"),
+        ({1: "imagenette"}, "imagenette"),
+        ({2: "/nowhere/boxes.csv"}, "/nowhere"),
+    ],
+)
+def test_bad_arguments_get_one_sentence(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str | int, str], words: str
+) -> None:
+    arguments = _arguments(made, tmp_path / "out")
+    for key, value in change.items():
+        if isinstance(key, int):
+            arguments[key] = value
+        else:
+            arguments += [key, value]
+    assert run(arguments) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_json_is_one_document(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(_arguments(made, tmp_path / "out", "-m", "l2caf", "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 40
+
+
+def test_a_row_file_drops_what_was_cut_off(tmp_path: Path) -> None:
+    file = RowFile.open(tmp_path, {"a": 1})
+    file.append(0, [{"image": "x"}])
+    file.append(1, [{"image": "y"}])
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(path.read_bytes()[:-3])
+    again = RowFile.open(tmp_path, {"a": 1})
+    assert again.blocks_done == 1
+    assert [row["image"] for row in again.rows()] == ["x"]
+    with pytest.raises(FileError, match="another a"):
+        RowFile.open(tmp_path, {"a": 2})
+
+
+def test_rows_without_boxes_leave_nothing_to_measure() -> None:
+    with pytest.raises(InputError, match="nothing to measure"):
+        tables_of([{"image": "x", "method": "l2caf", "label": None, "top": [1]}], ["l2caf"])
+
+
+def test_a_scripted_table_gives_known_scores() -> None:
+    rows = [
+        {
+            "image": str(number),
+            "method": "l2caf",
+            "label": 1,
+            "top": [1, 2] if number < 2 else [2, 1],
+            "iou": [0.9 if number % 2 else 0.1] * len(THRESHOLDS),
+            "best_iou": [0.6] * len(THRESHOLDS),
+            "pointed": number == 0,
+            "foreground": 0.5,
+        }
+        for number in range(4)
+    ]
+    tables, bad = tables_of(rows, ["l2caf"])
+    scores = summarise(tables, THRESHOLDS, threshold=THRESHOLD)["methods"]["l2caf"]
+    assert bad == {}
+    assert [scores[key]["value"] for key in ("loc_top1", "loc_top5", "gt_known", "pointing")] == [25, 50, 50, 25]
+    assert scores["max_box_acc_v2"]["value"] == pytest.approx(100 * 2 / 3, abs=1e-3)
+
+
+DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.mark.dataset
+@pytest.mark.skipif(not (DATA / "imagenet-val").is_dir(), reason="the labelled photographs are not here")
+def test_localisation_on_real_photographs(tmp_path: Path) -> None:
+    from l2caf.networks.catalogue import load
+
+    entry = load()
+    dataset = datasets.read("imagenet", DATA / "imagenet-val").limit(48)
+    assert isinstance(entry.preprocess, Preprocessing)
+    trial = Trial(entry.network, ("l2caf", "l2caf-class", "gradcam"), View("crop", entry.preprocess), labels_are_classes=True)
+    results = run_evaluation(dataset, trial, tmp_path, names=Names("ImageNet", entry.name, "crop"))
+    assert results["classification"]["top1"]["value"] > 55
+    for scores in results["methods"].values():
+        assert scores["gt_known"]["value"] > 45
+        assert scores["pointing"]["value"] > 70
