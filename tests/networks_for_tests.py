@@ -201,6 +201,22 @@ class Residual(nn.Module):
         return self.scores(F.relu(x, inplace=True).mean(dim=(2, 3)))
 
 
+class LimitsInPlace(nn.Module):
+    """Holds a kept value down to the layer's output, in place: doing it twice changes nothing, until f does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, CHANNELS, 4, stride=4)
+        self.second = nn.Conv2d(3, CHANNELS, 4, stride=4)
+        self.scores = nn.Linear(CHANNELS, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = self.first(x)
+        limit = self.second(x)
+        kept.copy_(torch.minimum(kept.clone(), limit))
+        return self.scores(kept.mean(dim=(2, 3)))
+
+
 class ScaledInPlace(nn.Module):
     """Functions write into the layer's output and into its mean; the head is affine all the same."""
 

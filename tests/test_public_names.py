@@ -13,9 +13,9 @@ import pytest
 import l2caf
 
 PUBLIC = {
-    "AttentionFilter", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Exact", "Gaussian", "GradCAM", "GradCAMAbs",
-    "GradientDescent", "Heatmap", "L2cafError", "Riemannian", "Similarity", "Softmax", "UnitL1", "UnitL2", "explain",
-    "usable_layers",
+    "AttentionFilter", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Exact", "Gaussian", "GradCAM",
+    "GradCAMAbs", "GradientDescent", "Heatmap", "L2cafError", "Riemannian", "Similarity", "Softmax", "UnitL1",
+    "UnitL2", "explain", "usable_layers",
 }  # fmt: skip
 
 
@@ -57,7 +57,8 @@ def test_what_a_heatmap_and_a_solution_hold() -> None:
 
 def test_importing_is_quick_and_brings_no_torch() -> None:
     program = (
-        "import sys, time, json; start = time.perf_counter(); import l2caf; took = time.perf_counter() - start; "
+        "import sys, time, json; start = time.perf_counter(); "
+        "import l2caf; took = time.perf_counter() - start; "
         "print(json.dumps([took, [name for name in ('torch', 'numpy', 'PIL', 'matplotlib', 'timm', 'typer') "
         "if name in sys.modules]]))"
     )

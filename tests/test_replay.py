@@ -83,6 +83,7 @@ TINY: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str, int | None,
     "layer of the kept value": (lambda: nets.Residual(branch_first=False), (3, 32, 32), "conv", None, None),
     "rectified stem": (lambda: nets.Residual(branch_first=False), (3, 32, 32), "stem", None, None),
     "scaled in place": (nets.ScaledInPlace, (3, 32, 32), "conv", None, None),
+    "limits a kept value": (nets.LimitsInPlace, (3, 32, 32), "second", None, None),
     "glue before": (nets.Glue, (3, 32, 32), "second", None, None),
     "glue after": (nets.Glue, (3, 32, 32), "first", None, None),
     "tuple before": (nets.Pair, (3, 32, 32), "mix", None, 0),
@@ -114,7 +115,8 @@ def assert_replays(network: nn.Module, inputs: Tensor, **where: Any) -> Replay:
         untouched = select_output(network(inputs), replay.select, len(inputs))
     scale = untouched.abs().max()
     assert (replay.output - untouched).abs().max() <= 1e-6 * scale
-    for filtered in (weights, -2 * weights, torch.zeros_like(weights), weights):  # a tape may be worn by use
+    # Several times: a tape may be worn by use.
+    for filtered in (weights, -2 * weights, torch.zeros_like(weights), weights):
         expected = by_hook(network, inputs, replay, filtered)
         assert (replay.filtered(filtered) - expected).abs().max() <= 2e-6 * max(scale, expected.abs().max())
         assert (replay.whole(filtered) - expected).abs().max() <= 2e-6 * max(scale, expected.abs().max())
@@ -132,7 +134,7 @@ def known(library: str, name: str) -> nn.Module:
 
 
 def stirred(network: nn.Module) -> nn.Module:
-    """Give zero-initialised parts some weight: a residual branch of nought would hide what is wrong with it."""
+    """Give zero-initialised parts some weight: a residual branch of nought would hide what is wrong."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in network.parameters():

@@ -286,7 +286,7 @@ def test_riemannian_is_as_good_as_the_best_descent_for_a_class(case: str) -> Non
 
 @pytest.mark.parametrize(
     ("filter", "share"),
-    # Of what a long descent gains over the even filter. A norm with kinks is hard for curvature, and one bump may
+    # Of what a long descent gains over the even filter. A norm with kinks is hard for curvature, and a bump may
     # settle on another peak than where a random start leads.
     [(UnitL1(), 0.4), (Softmax(), 0.98), (Gaussian(), 0.1)],
     ids=["UnitL1", "Softmax", "Gaussian"],
@@ -387,6 +387,17 @@ def test_a_head_that_only_looks_straight(seed: int, objective: Objective) -> Non
     solution = Auto().solve(problem)
     replayed = problem.replayed_losses(solution.filter.flatten(1)).detach().double()
     torch.testing.assert_close(replayed, solution.loss.double(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rectifier_after_the_mean_is_not_taken_for_affine(seed: int) -> None:
+    """About the untouched filter the mean hardly moves, so a probe there would cross no kink."""
+    network = seeded(nets.RectifiedAfterPooling, seed)
+    network.hidden.bias.data.zero_()
+    network.conv.bias.data += 0.5
+    head = Head(Replay(network, pixels(1)))
+    assert not head.is_affine
+    assert head.replay.name_of(head.affine_calls[-1]) == "hidden"
 
 
 def test_same_seed_same_filter_another_seed_another_path() -> None:

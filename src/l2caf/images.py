@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,28 +28,19 @@ def open_image(path: str | os.PathLike[str]) -> Image.Image:
     """
     path = Path(path)
     _check_file(path)
-    with warnings.catch_warnings():
-        # Pillow warns of odd metadata that does no harm; only the size of the picture is our business.
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        try:
-            return _decode(path)
-        except ImageError:
-            raise
-        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-            raise ImageError(
-                f"'{path}' unpacks to more than {Image.MAX_IMAGE_PIXELS:,} pixels "
-                "and may be a decompression bomb; scale it down, "
-                "or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it."
-            ) from error
-        except PermissionError as error:
-            raise ImageError(f"'{path}' may not be read; grant read permission.") from error
-        except UnidentifiedImageError as error:
-            raise ImageError(f"'{path}' is not an image that can be read; give a {_known()} file.") from error
-        except Exception as error:  # a decoder that is fed rubbish may raise anything
-            raise ImageError(
-                f"'{path}' is truncated or damaged ({_reason(error)}); save or download it again."
-            ) from error
+    # Warnings are left alone: to set their filters aside changes them for all threads, and pictures are read by several.
+    try:
+        return _decode(path)
+    except ImageError:
+        raise
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise _bomb(path) from error
+    except PermissionError as error:
+        raise ImageError(f"'{path}' may not be read; grant read permission.") from error
+    except UnidentifiedImageError as error:
+        raise ImageError(f"'{path}' is not an image that can be read; give a {_known()} file.") from error
+    except Exception as error:  # a decoder that is fed rubbish may raise anything
+        raise ImageError(f"'{path}' is truncated or damaged ({_reason(error)}); save or download it again.") from error
 
 
 def image_files(paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> list[Path]:
@@ -87,8 +77,17 @@ def _decode(path: Path) -> Image.Image:
     with Image.open(path, formats=[name for name in _FORMATS if name in Image.OPEN]) as image:
         if 0 in image.size:
             raise ImageError(f"'{path}' has no pixels ({image.width}×{image.height}); give another image.")
+        if Image.MAX_IMAGE_PIXELS is not None and image.width * image.height > Image.MAX_IMAGE_PIXELS:
+            raise _bomb(path)
         image.load()
         return _rgb(_upright(image))
+
+
+def _bomb(path: Path) -> ImageError:
+    return ImageError(
+        f"'{path}' unpacks to more than {Image.MAX_IMAGE_PIXELS:,} pixels and may be a decompression bomb; "
+        "scale it down, or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it."
+    )
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -15,7 +15,8 @@ from . import terminal
 
 STOPPED = 130
 COMMANDS = ("explain", "compare", "animate", "networks", "layers", "demo", "evaluate", "sanity", "time")
-NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")  # called alone they work; the others show their help
+# Called alone these work, or say what they miss; the others show their help.
+NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.
 _UsageError: Any = typer.BadParameter.__base__

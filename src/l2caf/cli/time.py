@@ -21,8 +21,8 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[NETWORK]...",
-            help="Names from 'l2caf networks'. [dim]Default: the embedded one, ResNet-50, GoogLeNet, DenseNet-161,"
-            " VGG-16.[/dim]",
+            help="Names from 'l2caf networks'."
+            " [dim]Default: the embedded one, ResNet-50, GoogLeNet, DenseNet-161, VGG-16.[/dim]",
             show_default=False,
         ),
     ] = None,
@@ -106,8 +106,8 @@ def _report(timings: list[Timing], machine: str, written: list[Path]) -> None:
             rows.append(["  in the paper", "trained", "", *cells, ""])
     console.print(terminal.table(columns, rows, right=columns[3:]))
     console.print(
-        "~ extrapolated from a few steps to the number that fast descent took; the paper does not name its machine."
-        f" Here: {machine}.",
+        "~ extrapolated from a few steps to as many as fast descent took; the paper's machine is unknown,"
+        f" this one: {machine}.",
         highlight=False,
     )
     if any(timing.weights == "random" for timing in timings):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -92,22 +91,19 @@ def _in_background(
     if workers == 0:
         yield from (_load(sample, view, pictures) for sample in samples)
         return
-    # Reading an image sets the filters of warnings aside, and threads do so behind each other's back:
-    # what they leave behind is put right at the end.
-    with warnings.catch_warnings():
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="l2caf-loading")
-        try:
-            waiting: deque[Future[Seen | str]] = deque()
-            upcoming = iter(samples)
-            for sample in islice(upcoming, size + workers):
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="l2caf-loading")
+    try:
+        waiting: deque[Future[Seen | str]] = deque()
+        upcoming = iter(samples)
+        for sample in islice(upcoming, size + workers):
+            waiting.append(pool.submit(_load, sample, view, pictures))
+        while waiting:
+            result = waiting.popleft().result()
+            for sample in islice(upcoming, 1):
                 waiting.append(pool.submit(_load, sample, view, pictures))
-            while waiting:
-                result = waiting.popleft().result()
-                for sample in islice(upcoming, 1):
-                    waiting.append(pool.submit(_load, sample, view, pictures))
-                yield result
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            yield result
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _load(sample: Sample, view: View, pictures: bool) -> Seen | str:

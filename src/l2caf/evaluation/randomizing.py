@@ -4,11 +4,11 @@ A layer is a module with a weight matrix of its own, and the modules after it th
 is one). The order is that of a run, seen by watching one; no class of module is asked for.
 
 How a layer is drawn anew, so that it knows nothing of what was learnt and yet neither silences nor overflows
-what follows: by the module's own `reset_parameters`, where it has one, with each random tensor then brought to
-the root mean square of the trained one; else from a normal distribution with the trained tensor's mean and
-deviation. Batch norms start again at scale 1 and shift 0, and their statistics are measured anew in one run over
-the images: kept as they were, they would normalise signals that are no longer there, and at 0 and 1 a deep
-network would fade out.
+what follows: by the module's own `reset_parameters`, where it has one, with each random tensor then brought
+to the root mean square of the trained one; else from a normal distribution with the trained tensor's mean and
+deviation. Batch norms start again at scale 1 and shift 0, and their statistics are measured anew in one run
+over the images: kept as they were, they would normalise signals that are no longer there, and at 0 and 1 a
+deep network would fade out.
 """
 
 from __future__ import annotations

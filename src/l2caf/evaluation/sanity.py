@@ -57,8 +57,8 @@ def sanity_check(
 
     `inputs` is (images, channels, height, width) with two images or more. `methods` are names, or functions
     that make a method from the classes that the trained network predicts. `stages` is how many points the
-    cascade has (None: every layer), or the points themselves as `cascade` gives them. `advance` is called after
-    every stage of every seed. The network that is given is not touched: all is done to a copy.
+    cascade has (None: every layer), or the points themselves as `cascade` gives them. `advance` is called
+    after every stage of every seed. The network that is given is not touched: all is done to a copy.
     """
     contestants = _contestants(methods)
     if inputs.ndim != 4 or len(inputs) < 2:

@@ -3,7 +3,7 @@
 Everything is timed on one image, round after round side by side, and the median counts. Descent is the
 exception: a full run of its fast form can take a minute, so it is done once to learn how many steps it needs,
 and again in every round only if it is quick. The vanilla form runs the whole network in each of those same
-steps; it is timed for a few, and the rest is extrapolated, since steps are alike. Figures had that way say so.
+steps; it is timed for a few, and the rest is extrapolated, since steps are alike; it is marked.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Timed:
 
 
 def prepared(name: str, prepare: Callable[[CatalogueEntry], Tensor]) -> Timed:
-    """Load a network of the catalogue with its trained weights, or with random ones where these cannot be had.
+    """Load a network of the catalogue with its trained weights, or random ones where these cannot be had.
 
     `prepare` makes the batch of one from the entry. Random networks have their batch norms measured on that
     image, so that signals reach the last layer: a dead map would make descent stop at once.

@@ -25,7 +25,7 @@ def plot(timings: Sequence[Timing], *, machine: str = "") -> Figure:
     panels[0].set_ylabel("seconds a frame")
     if paper:
         _bars(panels[1], [(timing.network.rpartition(":")[2], timing.paper, ()) for timing in paper])
-        panels[1].set_title("in the paper, on a machine it does not name", loc="left", fontsize=10)
+        panels[1].set_title("in the paper", loc="left")
         panels[1].tick_params(labelleft=True)
     low = min(value for timing in timings for value in (*timing.seconds.values(), *timing.paper.values()))
     high = max(value for timing in timings for value in (*timing.seconds.values(), *timing.paper.values()))
@@ -37,7 +37,7 @@ def plot(timings: Sequence[Timing], *, machine: str = "") -> Figure:
         loc="outside lower center",
         ncols=len(lines),
         frameon=False,
-        title=f"hatched: extrapolated from a few steps  ·  {machine}",
+        title=f"hatched: extrapolated from a few steps  ·  {machine}; the paper does not name its machine",
         title_fontproperties={"size": 9},
     )
     made.suptitle("How long one map takes", fontweight="bold", x=0.01, ha="left")

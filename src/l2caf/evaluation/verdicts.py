@@ -5,9 +5,9 @@ The verdict rests on `kept`, the share of likeness that the maps kept, with chan
     kept = (similarity − control) / (1 − control)
 
 1 where the maps are as they were, 0 where they are as unlike the trained network's as those of other images
-are; the mean of the three measures. Maps that are all alike whatever the image shows (control near 1) count as
-kept where they stay alike. A method passes only if the whole interval lies below a quarter, so that too few
-images make nothing pass.
+are; the mean of the three measures. Maps that are all alike whatever the image shows (control near 1) count
+as kept where they stay alike. A method passes only if the whole interval lies below a quarter: too few
+images let nothing pass.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class MethodSanity:
         found = self.all_layers
         if found.verdict == Verdict.PASSES:
             nearly = "nearly " if found.kept.low > 0 else ""
-            said = f"Passes: with all weights random its maps are {nearly}as unlike the trained network's as those"
-            said += " of other images"
+            said = f"Passes: with all weights random its maps are {nearly}as unlike the trained network's"
+            said += " as those of other images"
         elif found.verdict == Verdict.PARTLY:
             said = (
                 "Passes in part: with all weights random its maps changed, but not surely as far as to those"
@@ -147,8 +147,8 @@ class MethodSanity:
         if self.is_oblivious and self.head_is_affine:
             text += (
                 " That is how a class-oblivious map is made: it keeps distances between outputs, a random"
-                " linear layer keeps distances between features (Johnson and Lindenstrauss), so the map follows"
-                " the features and hardly the class weights. Where those are in question, ask for a class."
+                " linear layer keeps distances between features (Johnson and Lindenstrauss), so the map"
+                " follows the features and hardly the class weights. For these, look at a map of a class."
             )
         return text
 

@@ -15,7 +15,7 @@ import torch
 from l2caf.errors import CatalogueError
 
 PATIENCE = 5.0  # seconds
-_REMEDY = "give a local file (--weights FILE, weights=FILE), or take random weights (pretrained=False)"
+_REMEDY = "give a local file (--weights FILE, weights=FILE), or in Python take random weights (pretrained=False)"
 
 
 @contextmanager

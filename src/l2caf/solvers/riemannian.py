@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..filters import UnitL2
+from ..filters import UnitL1, UnitL2
 from ..networks.gradient import gradient_of
 from ..objectives import LeastSquares
 from ..problem import Problem
@@ -136,9 +136,19 @@ class _State:
 
 
 def _starts(problem: Problem) -> list[Tensor]:
-    """The even filter, and where the head's affine part allows it the exact filter of that part."""
+    """Where to begin: the best of these is gone on from.
+
+    The even filter may lie where every rectifier after it is shut and the gradient is nought, so the filters that
+    follow the map's own energy, and its strongest position alone, are tried too; and where the head has an affine part,
+    the exact filter of that part.
+    """
     starts = [problem.filter.start(problem.batch, problem.grid)]
-    frontier = problem.head.frontier if isinstance(problem.filter, UnitL2) else None
+    if not isinstance(problem.filter, (UnitL2, UnitL1)):
+        return starts
+    replay = problem.head.replay
+    energy = replay.layer.layout.columns(replay.features).float().square().sum(dim=1).nan_to_num(0.0, 0.0, 0.0)
+    starts += [energy, torch.nn.functional.one_hot(energy.argmax(dim=1), energy.shape[1])]
+    frontier = problem.head.frontier
     if frontier is not None and isinstance(problem.loss, LeastSquares):
         jacobian = frontier[0].jacobian.double().nan_to_num(0.0, 0.0, 0.0)
         starts.append(nearest_on_sphere(jacobian, precision=torch.finfo(frontier[0].jacobian.dtype).eps))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..problem import Problem
 
-FLAT = 1e-3  # a filter that varies by less than this share of its largest weight shows nothing
+FLAT = 0.02  # a filter that varies by less than this share of its largest weight shows nothing
 
 
 class Outcome(StrEnum):
