@@ -29,7 +29,11 @@ def main(asked: list[str]) -> None:
         began = time.perf_counter()
         module = importlib.import_module(f"benchmarks.{question}")
         rows: list[Row] = module.rows()
-        results[question] = {"asks": module.__doc__, "machine": _machine(), "rows": [row.as_json() for row in rows]}
+        results[question] = {
+            "asks": module.__doc__,
+            "machine": _machine(),
+            "rows": [row.as_json() for row in rows],
+        }
         path.write_text(json.dumps(results, indent=1) + "\n")
         for row in rows:
             print(f"{_mark(row.met):6} {row.what}: {row.measured}  {row.bar}", flush=True)
@@ -46,12 +50,22 @@ def _mark(met: bool | None) -> str:
 
 
 def _page(results: dict[str, dict[str, object]]) -> str:
-    lines = ["# Measured", "", "Written by `make bench`; `benchmarks/README.md` says how. Ratios are medians, with their quartiles.", ""]
+    lines = [
+        "# Measured",
+        "",
+        "Written by `make bench`; `benchmarks/README.md` says how. Ratios are medians, with their quartiles.",
+        "",
+    ]
     for question in QUESTIONS:
         if question not in results:
             continue
         section = results[question]
-        lines += [f"## {str(section['asks']).strip()}", "", "| what | measured | bar | |", "|---|---|---|---|"]
+        lines += [
+            f"## {str(section['asks']).strip()}",
+            "",
+            "| what | measured | bar | |",
+            "|---|---|---|---|",
+        ]
         for row in section["rows"]:  # type: ignore[attr-defined]
             mark = {True: "met", False: "**missed**", None: ""}[row["met"]]
             lines.append(f"| {row['what']} | {row['measured']} | {row['bar']} | {mark} |")

@@ -36,7 +36,12 @@ def _networks() -> Iterator[tuple[str, nn.Module, Tensor, str | None]]:
     yield "VGG-16", torchvision_network("vgg16"), images, None
     yield "MobileNetV3", torchvision_network("mobilenet_v3_large"), images, None
     yield "ResNet-50 one block early", torchvision_network("resnet50"), images, "layer4.1"
-    yield "LSTM head", Recurrent().eval(), torch.stack([images, images.flip(0), images.roll(1, 0)], dim=1), None
+    yield (
+        "LSTM head",
+        Recurrent().eval(),
+        torch.stack([images, images.flip(0), images.roll(1, 0)], dim=1),
+        None,
+    )
 
 
 def _row(name: str, problem: Problem, objective: Objective) -> Row:

@@ -41,7 +41,12 @@ def _against_others(name: str, network: nn.Module, images: Tensor) -> list[Row]:
     barred = size == 16
     found = [
         _ratio(times, f"{name}, batch {size}: class-oblivious ÷ forward", "oblivious", 1.20 if barred else None),
-        _ratio(times, f"{name}, batch {size}: class-specific, top 5 together ÷ forward", "top5", 1.10 if barred else None),
+        _ratio(
+            times,
+            f"{name}, batch {size}: class-specific, top 5 together ÷ forward",
+            "top5",
+            1.10 if barred else None,
+        ),
         _ratio(times, f"{name}, batch {size}: class-specific, one class ÷ forward", "one class", None),
     ]
     for tool, bar in (("pytorch-grad-cam", 2.0), ("torch-cam", 1.0), ("captum", 1.0)):
@@ -53,7 +58,11 @@ def _against_others(name: str, network: nn.Module, images: Tensor) -> list[Row]:
                     f"{factor:.2f} ({times.spread(tool, ours)})",
                     f"≥ {bar:g}" if barred else "",
                     factor >= bar if barred else None,
-                    {"ratio": factor, "tool_ms": times.milliseconds(tool), "l2caf_ms": times.milliseconds(ours)},
+                    {
+                        "ratio": factor,
+                        "tool_ms": times.milliseconds(tool),
+                        "l2caf_ms": times.milliseconds(ours),
+                    },
                 )
             )
     return found
@@ -142,7 +151,8 @@ def _against_the_paper(network: nn.Module, image: Tensor) -> list[Row]:
 
 def _through_the_frontier(network: nn.Module, image: Tensor) -> list[Row]:
     times = side_by_side(
-        {"forward": lambda: _forward(network, image), "oblivious": lambda: explain(network, image).maps}, rounds=9
+        {"forward": lambda: _forward(network, image), "oblivious": lambda: explain(network, image).maps},
+        rounds=9,
     )
     head = Head(Replay(network, image))
     frontier = head.frontier
@@ -150,4 +160,7 @@ def _through_the_frontier(network: nn.Module, image: Tensor) -> list[Row]:
     ratio = _ratio(times, f"VGG-16, one image, class-oblivious ÷ forward, frontier at {name}", "oblivious", 5.0)
     paper = side_by_side({"oblivious": lambda: explain(network, image, solver=GradientDescent())}, rounds=2, warm_up=0)
     factor = paper.milliseconds("oblivious") / times.milliseconds("forward")
-    return [ratio, Row("the paper's procedure there ÷ forward", f"{factor:.0f}", "(above 100)", None, {"ratio": factor})]
+    return [
+        ratio,
+        Row("the paper's procedure there ÷ forward", f"{factor:.0f}", "(above 100)", None, {"ratio": factor}),
+    ]

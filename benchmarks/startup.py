@@ -27,6 +27,11 @@ def rows() -> list[Row]:
     helped = statistics.median(helps)
     loaded = "with torch" if with_torch else "without torch"
     return [
-        Row("import l2caf", f"{seconds:.3f} s, {loaded}", "< 0.3 s, without torch", seconds < 0.3 and not with_torch),
+        Row(
+            "import l2caf",
+            f"{seconds:.3f} s, {loaded}",
+            "< 0.3 s, without torch",
+            seconds < 0.3 and not with_torch,
+        ),
         Row("l2caf --help", f"{helped:.2f} s", "< 1 s", helped < 1),
     ]

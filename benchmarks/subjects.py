@@ -11,8 +11,23 @@ from l2caf.networks.catalogue import load
 from l2caf.networks.torchvision_import import import_torchvision
 
 PHOTOGRAPHS = (
-    "astronaut", "brick", "camera", "cell", "chelsea", "clock", "coffee", "coins", "grass", "gravel",
-    "hubble_deep_field", "immunohistochemistry", "moon", "page", "retina", "rocket", "text",
+    "astronaut",
+    "brick",
+    "camera",
+    "cell",
+    "chelsea",
+    "clock",
+    "coffee",
+    "coins",
+    "grass",
+    "gravel",
+    "hubble_deep_field",
+    "immunohistochemistry",
+    "moon",
+    "page",
+    "retina",
+    "rocket",
+    "text",
 )
 
 

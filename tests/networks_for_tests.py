@@ -202,7 +202,7 @@ class Residual(nn.Module):
 
 
 class LimitsInPlace(nn.Module):
-    """Holds a kept value down to the layer's output, in place: doing it twice changes nothing, until f does."""
+    """Holds a kept value down to the layer's output, in place: doing it twice is harmless, until f changes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -334,15 +334,11 @@ def test_weights_file_in_common_wrappings(wrapping: str, small: nn.Module, tmp_p
 def test_half_precision_safetensors_are_cast(small: nn.Module, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
-    half = {
-        key: value.half() if value.is_floating_point() else value for key, value in small.state_dict().items()
-    }
+    half = {key: value.half() if value.is_floating_point() else value for key, value in small.state_dict().items()}
     save_file(half, tmp_path / "w.safetensors")
     network = catalogue.load(SMALL, weights=str(tmp_path / "w.safetensors")).network
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
-    torch.testing.assert_close(
-        dict(network.named_parameters()), dict(small.named_parameters()), atol=1e-3, rtol=1e-3
-    )
+    torch.testing.assert_close(dict(network.named_parameters()), dict(small.named_parameters()), atol=1e-3, rtol=1e-3)
 
 
 def test_batch_counters_may_be_missing(small: nn.Module, tmp_path: Path) -> None:
@@ -445,9 +441,7 @@ def test_own_network_by_file(builders: Path, tmp_path: Path) -> None:
     assert entry.input_size == (224, 224)
     assert entry.class_names == ()
     torch.save(entry.network.state_dict(), tmp_path / "w.pth")
-    assert_same_weights(
-        catalogue.load(f"{builders}:build", weights=tmp_path / "w.pth").network, entry.network
-    )
+    assert_same_weights(catalogue.load(f"{builders}:build", weights=tmp_path / "w.pth").network, entry.network)
 
 
 def test_own_network_by_module_in_the_working_folder(builders: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,9 +162,7 @@ class TestExplain:
         files = [tmp_path / f"{name}.png" for name in ("cat", "cup", "rocket")]
         maps = []
         for batch in (1, 3):
-            found = document(
-                run("explain", *files, "--npy", "--batch", batch, "--out", f"by{batch}", "--json")
-            )
+            found = document(run("explain", *files, "--npy", "--batch", batch, "--out", f"by{batch}", "--json"))
             maps.append([np.load(one["npy"]) for one in found["images"]])
         for alone, together in zip(*maps, strict=True):
             np.testing.assert_allclose(alone, together, atol=2e-4)
@@ -321,9 +319,7 @@ class TestFaults:
             (("bogus",), "bogus"),
         ],
     )
-    def test_one_sentence_and_exit_code_2(
-        self, run: Run, cat: Path, arguments: tuple[str, ...], words: str
-    ) -> None:
+    def test_one_sentence_and_exit_code_2(self, run: Run, cat: Path, arguments: tuple[str, ...], words: str) -> None:
         assert cat.is_file()
         before = files_in(Path.cwd())
         code, out, err = run(*arguments)

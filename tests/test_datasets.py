@@ -123,9 +123,7 @@ def meta(path: Path, synsets: list[tuple[int, str]]) -> None:
 def test_the_devkit_is_asked_where_xml_names_no_synset(tmp_path: Path) -> None:
     made.imagenet_xml(tmp_path)
     for number in (1, 2, 3):
-        made.xml(
-            tmp_path / "Annotations/CLS-LOC/val" / f"{made.val_name(number)}.xml", ("a fish", 0, 0, 9, 9)
-        )
+        made.xml(tmp_path / "Annotations/CLS-LOC/val" / f"{made.val_name(number)}.xml", ("a fish", 0, 0, 9, 9))
     with pytest.raises(DatasetError, match="no object of ImageNet's 1,000 synsets; give a list"):
         datasets.read("imagenet", tmp_path)
     made.text(tmp_path / "devkit/data/ILSVRC2012_validation_ground_truth.txt", "3", "2", "1")

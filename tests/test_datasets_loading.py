@@ -45,9 +45,7 @@ def test_in_order_without_the_bad_ones(samples: list[Sample], size: int, workers
     assert [index for batch in found for index in batch.indices] == [0, 1, 2, 4, 5, 6, 7, 8]
     assert [label for batch in found for label in batch.labels] == [0, 1, 2, 4, 5, 6, 7, 8]
     assert [(bad.index, bad.name) for batch in found for bad in batch.bad] == [(3, "3.png"), (9, "9.png")]
-    assert [len(batch) + len(batch.bad) for batch in found] == [
-        min(size, 10 - start) for start in range(0, 10, size)
-    ]
+    assert [len(batch) + len(batch.bad) for batch in found] == [min(size, 10 - start) for start in range(0, 10, size)]
     for batch in found:
         assert batch.tensors.shape == (len(batch), 3, 16, 16)
         assert len(batch.boxes) == len(batch.pictures) == len(batch.names) == len(batch)
@@ -107,9 +105,7 @@ def consume(samples: list[Sample], error: type) -> None:
             raise error
 
 
-def test_an_interrupt_while_waiting_stops_the_threads(
-    samples: list[Sample], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_waiting_stops_the_threads(samples: list[Sample], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -121,9 +117,7 @@ def test_an_interrupt_while_waiting_stops_the_threads(
     assert threads() == 0
 
 
-def test_a_fault_of_ours_is_not_taken_for_a_bad_file(
-    samples: list[Sample], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_ours_is_not_taken_for_a_bad_file(samples: list[Sample], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -153,8 +147,7 @@ def test_filters_of_warnings_are_as_before(samples: list[Sample]) -> None:
 def test_made_pictures_of_many_shapes(tmp_path: Path) -> None:
     shapes = [(40, 30), (1, 1), (500, 3), (3, 500)]
     made_samples = [
-        Sample(made.picture(tmp_path / f"{number}.png", shape), name=str(number))
-        for number, shape in enumerate(shapes)
+        Sample(made.picture(tmp_path / f"{number}.png", shape), name=str(number)) for number, shape in enumerate(shapes)
     ]
     (batch,) = batches(made_samples, VIEW, 8)
     assert batch.tensors.shape == (4, 3, 16, 16)

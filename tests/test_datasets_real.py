@@ -18,9 +18,7 @@ FOLDERS = {"imagenet": "imagenet-val", "cub": "cub-36", "cars": "cars-24"}
 
 pytestmark = [
     pytest.mark.dataset,
-    pytest.mark.skipif(
-        not all((HOME / name).is_dir() for name in FOLDERS.values()), reason="no datasets here"
-    ),
+    pytest.mark.skipif(not all((HOME / name).is_dir() for name in FOLDERS.values()), reason="no datasets here"),
 ]
 
 

@@ -40,9 +40,7 @@ def test_boxes_on_stored_pixels_turn_with_the_image(tmp_path: Path, orientation:
     marked((40, 30), box).save(tmp_path / "turned.png", exif=exif)
     given = np.array([box]) * (2 if shrunk else 1)
     size = (80, 60) if shrunk else None
-    image, boxes = open_sample(
-        Sample(tmp_path / "turned.png", name="turned", boxes=given, size=size, stored=True)
-    )
+    image, boxes = open_sample(Sample(tmp_path / "turned.png", name="turned", boxes=given, size=size, stored=True))
     assert image.size == ((40, 30) if orientation < 5 else (30, 40))
     assert boxes.tolist() == [red_box(image)]
 
@@ -65,9 +63,7 @@ def test_copies_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 def test_copies_scaled_to_whole_pixels_are_not(tmp_path: Path) -> None:
     marked((384, 288), (0, 0, 9, 9)).save(tmp_path / "copy.png")
-    sample = Sample(
-        tmp_path / "copy.png", name="copy", boxes=np.array([[111, 108, 442, 194]]), size=(500, 375)
-    )
+    sample = Sample(tmp_path / "copy.png", name="copy", boxes=np.array([[111, 108, 442, 194]]), size=(500, 375))
     assert open_sample(sample).boxes == pytest.approx(np.array([[111, 108, 442, 194]]) * 0.768)
 
 
@@ -90,9 +86,7 @@ PREPROCESSINGS = [
 @pytest.mark.parametrize("preprocessing", PREPROCESSINGS)
 @pytest.mark.parametrize("kind", ["crop", "squash"])
 @pytest.mark.parametrize("size", SHAPES)
-def test_the_mapped_box_lies_on_the_object(
-    size: tuple[int, int], kind: str, preprocessing: Preprocessing
-) -> None:
+def test_the_mapped_box_lies_on_the_object(size: tuple[int, int], kind: str, preprocessing: Preprocessing) -> None:
     width, height = size
     box = (round(0.45 * width), round(0.2 * height), round(0.6 * width), round(0.8 * height))
     if kind == "crop" and width > 2 * height:
@@ -121,9 +115,7 @@ def test_the_whole_image_is_the_whole_input_when_squashed() -> None:
 
 
 def test_boxes_beside_the_crop_are_kept_as_empty_ones() -> None:
-    boxes = View("crop", Preprocessing())(
-        Image.new("RGB", (900, 300)), [[0, 0, 50, 50], [400, 100, 500, 200]]
-    ).boxes
+    boxes = View("crop", Preprocessing())(Image.new("RGB", (900, 300)), [[0, 0, 50, 50], [400, 100, 500, 200]]).boxes
     assert boxes.shape == (2, 4)
     assert boxes[0, 0] == boxes[0, 2]
     assert (boxes[1, 2:] > boxes[1, :2]).all()

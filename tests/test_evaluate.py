@@ -26,7 +26,7 @@ from l2caf.evaluation.wsol import THRESHOLD, THRESHOLDS, Trial
 from l2caf.networks.preprocessing import Preprocessing
 
 # A network whose map is the brightness of the picture: a bright square is found where it is.
-BUILDER = '''
+BUILDER = """
 import torch
 from torch import nn
 from l2caf.networks.preprocessing import Preprocessing
@@ -48,7 +48,7 @@ class Bright(nn.Module):
 
 def build():
     return Bright(), Preprocessing(input_size=(64, 64), resize_size=(64, 64), mean=(0, 0, 0), std=(1, 1, 1), fit="squash")
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _arguments(made: Path, out: Path, *more: str) -> list[str]:
     network = f"{made / 'bright.py'}:build"
-    return ["evaluate", "manifest", str(made / "boxes.csv"), "--network", network, "--batch", "4", "--out", str(out), *more]
+    return [
+        "evaluate",
+        "manifest",
+        str(made / "boxes.csv"),
+        "--network",
+        network,
+        "--batch",
+        "4",
+        "--out",
+        str(out),
+        *more,
+    ]
 
 
 def test_planted_squares_are_found_by_every_method(made: Path, tmp_path: Path) -> None:
@@ -118,7 +129,11 @@ def test_killed_five_times_it_leaves_the_same_rows(made: Path, tmp_path: Path) -
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_WAIT_POLICY": "PASSIVE"}
     assert run(_arguments(made, whole, "-m", "l2caf", "-m", "gradcam")) == 0
-    slow = (made / "bright.py").read_text().replace("def forward(self, x):", "def forward(self, x):\n        __import__('time').sleep(0.05)")
+    slow = (
+        (made / "bright.py")
+        .read_text()
+        .replace("def forward(self, x):", "def forward(self, x):\n        __import__('time').sleep(0.05)")
+    )
     (made / "bright.py").write_text(slow)
     try:
         command = [sys.executable, "-m", "l2caf", *_arguments(made, cut, "-m", "l2caf", "-m", "gradcam")]
@@ -141,11 +156,15 @@ def test_killed_five_times_it_leaves_the_same_rows(made: Path, tmp_path: Path) -
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     finally:
         (made / "bright.py").write_text(BUILDER)
-    assert sorted((cut / "rows.jsonl").read_bytes().splitlines()) == sorted((whole / "rows.jsonl").read_bytes().splitlines())
+    assert sorted((cut / "rows.jsonl").read_bytes().splitlines()) == sorted(
+        (whole / "rows.jsonl").read_bytes().splitlines()
+    )
     assert (cut / "results.json").read_bytes() == (whole / "results.json").read_bytes()
 
 
-def test_another_setting_in_the_same_folder_is_refused(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_setting_in_the_same_folder_is_refused(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(_arguments(made, tmp_path / "out", "-m", "l2caf")) == 0
     assert run(_arguments(made, tmp_path / "out", "-m", "gradcam")) == 2
     assert "methods" in capsys.readouterr().err
@@ -235,7 +254,12 @@ def test_a_scripted_table_gives_known_scores() -> None:
     tables, bad = tables_of(rows, ["l2caf"])
     scores = summarise(tables, THRESHOLDS, threshold=THRESHOLD)["methods"]["l2caf"]
     assert bad == {}
-    assert [scores[key]["value"] for key in ("loc_top1", "loc_top5", "gt_known", "pointing")] == [25, 50, 50, 25]
+    assert [scores[key]["value"] for key in ("loc_top1", "loc_top5", "gt_known", "pointing")] == [
+        25,
+        50,
+        50,
+        25,
+    ]
     assert scores["max_box_acc_v2"]["value"] == pytest.approx(100 * 2 / 3, abs=1e-3)
 
 
@@ -250,7 +274,12 @@ def test_localisation_on_real_photographs(tmp_path: Path) -> None:
     entry = load()
     dataset = datasets.read("imagenet", DATA / "imagenet-val").limit(48)
     assert isinstance(entry.preprocess, Preprocessing)
-    trial = Trial(entry.network, ("l2caf", "l2caf-class", "gradcam"), View("crop", entry.preprocess), labels_are_classes=True)
+    trial = Trial(
+        entry.network,
+        ("l2caf", "l2caf-class", "gradcam"),
+        View("crop", entry.preprocess),
+        labels_are_classes=True,
+    )
     results = run_evaluation(dataset, trial, tmp_path, names=Names("ImageNet", entry.name, "crop"))
     assert results["classification"]["top1"]["value"] > 55
     for scores in results["methods"].values():

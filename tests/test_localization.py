@@ -67,9 +67,7 @@ class TestAgainstOpenCV:
                 expected = opencv_boxes(stats)[stats[:, 4].argmax()] if len(stats) else np.zeros(4)
                 np.testing.assert_array_equal(largest[level], expected)
 
-    def test_a_fine_sweep_over_more_masks_than_are_labelled_together(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_fine_sweep_over_more_masks_than_are_labelled_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
         heat = upsampled(1, grid=7, size=(60, 60), seed=3)[0]
         fine = np.arange(0, 1, 0.01)
         expected = boxes_of(heat, fine)

@@ -194,12 +194,8 @@ class TestBoxAccuracy:
             coarse = np.kron(rng.random((5, 6)), np.ones((3, 3)))
             maps.append(coarse + 0.2 * rng.random((15, 18)))
             corners = rng.integers(0, 9, (rng.integers(1, 4), 2))
-            truths.append(
-                np.concatenate([corners, corners + rng.integers(2, 9, corners.shape)], axis=1).tolist()
-            )
-        sweeps = [
-            overlap_of(heat, real, thresholds=thresholds) for heat, real in zip(maps, truths, strict=True)
-        ]
+            truths.append(np.concatenate([corners, corners + rng.integers(2, 9, corners.shape)], axis=1).tolist())
+        sweeps = [overlap_of(heat, real, thresholds=thresholds) for heat, real in zip(maps, truths, strict=True)]
 
         def slow(needed: float, largest: bool) -> float:
             return max(

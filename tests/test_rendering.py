@@ -150,9 +150,7 @@ class TestMarks:
 
     def test_a_label_is_written_in_the_colour_of_its_box(self) -> None:
         bare = overlay(grey_image(200, 200), np.zeros((7, 7)), boxes=[Box(50, 90, 180, 180, "#ff0000")])
-        named = overlay(
-            grey_image(200, 200), np.zeros((7, 7)), boxes=[Box(50, 90, 180, 180, "#ff0000", "cat")]
-        )
+        named = overlay(grey_image(200, 200), np.zeros((7, 7)), boxes=[Box(50, 90, 180, 180, "#ff0000", "cat")])
         difference = np.argwhere((np.asarray(bare) != np.asarray(named)).any(axis=2))
         assert difference[:, 0].max() < 92
         assert difference[:, 1].min() >= 50

@@ -286,7 +286,7 @@ def test_riemannian_is_as_good_as_the_best_descent_for_a_class(case: str) -> Non
 
 @pytest.mark.parametrize(
     ("filter", "share"),
-    # Of what a long descent gains over the even filter. A norm with kinks is hard for curvature, and a bump may
+    # Of what a long descent gains over the even filter. A norm with kinks is hard for curvature, a bump may
     # settle on another peak than where a random start leads.
     [(UnitL1(), 0.4), (Softmax(), 0.98), (Gaussian(), 0.1)],
     ids=["UnitL1", "Softmax", "Gaussian"],

@@ -35,12 +35,22 @@ _HOMES = {
     "usable_layers": "networks.layers",
     "L2cafError": "errors",
 }
-_PACKAGES = ("networks", "errors", "heatmap", "filters", "objectives", "solvers", "methods", "rendering", "images")
+_PACKAGES = (
+    "networks",
+    "errors",
+    "heatmap",
+    "filters",
+    "objectives",
+    "solvers",
+    "methods",
+    "rendering",
+    "images",
+)
 
 __all__ = [
     "CAM",
-    "Auto",
     "AttentionFilter",
+    "Auto",
     "ClassOblivious",
     "ClassSpecific",
     "Exact",

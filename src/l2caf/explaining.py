@@ -44,8 +44,12 @@ def explain(
 
     >>> import torch
     >>> network = torch.nn.Sequential(
-    ...     torch.nn.Conv2d(3, 8, 3, stride=4), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
-    ...     torch.nn.Linear(8, 10))
+    ...     torch.nn.Conv2d(3, 8, 3, stride=4),
+    ...     torch.nn.ReLU(),
+    ...     torch.nn.AdaptiveAvgPool2d(1),
+    ...     torch.nn.Flatten(),
+    ...     torch.nn.Linear(8, 10),
+    ... )
     >>> heatmap = explain(network, torch.rand(2, 3, 32, 32))
     >>> heatmap.maps.shape, heatmap.layer, str(heatmap.solution.outcome[0])
     (torch.Size([2, 32, 32]), '1', 'exact')

@@ -91,7 +91,8 @@ class Gaussian(Filter):
 
     def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
         places = torch.stack(
-            torch.meshgrid(*(torch.arange(cells, dtype=parameters.dtype) for cells in grid), indexing="ij"), dim=-1
+            torch.meshgrid(*(torch.arange(cells, dtype=parameters.dtype) for cells in grid), indexing="ij"),
+            dim=-1,
         ).reshape(1, -1, len(grid))
         spread = self.sigma * torch.tensor(grid, dtype=parameters.dtype) / 7
         # The centre is a share of the grid, so that one step means as much on a coarse grid as on a fine one.

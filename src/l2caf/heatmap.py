@@ -50,7 +50,9 @@ class Heatmap:
     def __len__(self) -> int:
         return self.weights.shape[0]
 
-    def overlay(self, image: Image, index: int = 0, *, which: int | None = None, signed: bool = False, **style: Any) -> Image:
+    def overlay(
+        self, image: Image, index: int = 0, *, which: int | None = None, signed: bool = False, **style: Any
+    ) -> Image:
         """Lay one sample's map over its picture; `which` picks one of several maps, `style` goes to the renderer."""
         from .rendering.overlay import overlay
 

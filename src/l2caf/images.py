@@ -127,9 +127,7 @@ def _files_below(folder: Path) -> list[Path]:
     for where, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [
-            Path(where, name)
-            for name in names
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
+            Path(where, name) for name in names if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
         ]
     if not found:
         raise ImageError(f"'{folder}' holds no images; give a folder with {_known()} files.")

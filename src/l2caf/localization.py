@@ -117,9 +117,7 @@ def all_boxes_of(heat: ArrayLike, thresholds: Sequence[float] = (0.2,)) -> list[
     """
     components = components_of(heat, thresholds)
     if len(components.shape) > 1:
-        raise InputError(
-            "Several maps were given where one is meant; call `components_of` for a stack of maps."
-        )
+        raise InputError("Several maps were given where one is meant; call `components_of` for a stack of maps.")
     return components.split()
 
 
@@ -164,9 +162,7 @@ def _checked(heat: ArrayLike, thresholds: Sequence[float]) -> tuple[NDArray[Any]
     if maps.dtype not in (np.float32, np.float64):
         maps = maps.astype(np.float32 if maps.dtype == np.float16 else np.float64)
     if maps.ndim < 2:
-        raise InputError(
-            f"A map has height and width, but the shape is {maps.shape}; give an array (..., H, W)."
-        )
+        raise InputError(f"A map has height and width, but the shape is {maps.shape}; give an array (..., H, W).")
     if not np.isfinite(maps).all():
         raise InputError("The map holds NaN or infinite values; leave this map out or replace them.")
     shares = np.asarray(thresholds, maps.dtype)
@@ -237,9 +233,7 @@ def _corners(boxes: ArrayLike) -> Floats:
     if corners.size == 0 and corners.ndim == 1:
         return corners.reshape(0, 4)  # [] stands for no boxes
     if corners.shape[-1:] != (4,):
-        raise InputError(
-            f"A box is x0, y0, x1, y1, but the shape is {corners.shape}; give an array (..., 4)."
-        )
+        raise InputError(f"A box is x0, y0, x1, y1, but the shape is {corners.shape}; give an array (..., 4).")
     return corners
 
 

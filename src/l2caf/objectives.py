@@ -165,7 +165,10 @@ class Similarity(Objective):
             )
         to = to.expand(output.shape)
         if self.cosine:
-            return Asked((General(lambda found: -torch.nn.functional.cosine_similarity(found, to, dim=1)),), signed=True)
+            return Asked(
+                (General(lambda found: -torch.nn.functional.cosine_similarity(found, to, dim=1)),),
+                signed=True,
+            )
         return Asked((Linear(-to),), signed=True)
 
 

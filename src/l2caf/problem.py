@@ -128,7 +128,10 @@ def _endpoint(head: Head, objective: ClassOblivious) -> tuple[Call, bool]:
     if feels_scale(OUTPUT):
         return OUTPUT, True
     if not bool((LeastSquares(replay.output.double())(at_random[OUTPUT].double()) > 0).any()):
-        return OUTPUT, False  # the output feels nothing at all, so what other modules feel does not matter to it
+        return (
+            OUTPUT,
+            False,
+        )  # the output feels nothing at all, so what other modules feel does not matter to it
     for call in reversed(head.affine_calls or list(replay.observed)):
         if call in at_even and call in at_random and feels_scale(call):
             return call, True

@@ -23,9 +23,7 @@ def command(
     steps: Annotated[
         int, typer.Option(min=2, help="The most steps that descent may take.", rich_help_panel=options.ASK)
     ] = 1000,
-    frames: Annotated[
-        int, typer.Option(min=2, max=400, help="The most pictures.", rich_help_panel=options.DRAW)
-    ] = 40,
+    frames: Annotated[int, typer.Option(min=2, max=400, help="The most pictures.", rich_help_panel=options.DRAW)] = 40,
     colormap: options.Colormap = None,
     contours: options.Contours = False,
     out: options.OutFile = options.DEFAULT_OUT,

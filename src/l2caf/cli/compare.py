@@ -54,9 +54,7 @@ def command(
     from ..rendering.files import save_picture
 
     with terminal.working("comparing"):
-        comparison = compare(
-            subject, photograph, of_class=subject.class_index(of_class) if of_class else None
-        )
+        comparison = compare(subject, photograph, of_class=subject.class_index(of_class) if of_class else None)
         save_picture(comparison.sheet(style, heading=image.name), path)
     if as_json:
         terminal.print_json(_document(comparison, image, path))

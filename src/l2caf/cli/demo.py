@@ -21,9 +21,7 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
     from ..pictures.naming import ready_folder
 
     ready_folder(out)
-    subject = options.subject(
-        options.DEFAULT_NETWORK, None, layer=None, select=None, whole=False, device="cpu"
-    )
+    subject = options.subject(options.DEFAULT_NETWORK, None, layer=None, select=None, whole=False, device="cpu")
 
     from ..pictures.showcase import exhibits
 
@@ -37,9 +35,7 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
         terminal.print_json(
             {
                 "network": subject.entry.name,
-                "pictures": [
-                    {"picture": str(one.path), "shows": one.shows, "measured": one.measured} for one in made
-                ],
+                "pictures": [{"picture": str(one.path), "shows": one.shows, "measured": one.measured} for one in made],
             }
         )
         return 0

@@ -36,7 +36,8 @@ def command(
     view: Annotated[
         str,
         typer.Option(
-            help="crop: resize and cut out the centre; squash: the whole image, stretched.", rich_help_panel=MEASURE
+            help="crop: resize and cut out the centre; squash: the whole image, stretched.",
+            rich_help_panel=MEASURE,
         ),
     ] = "crop",
     limit: Annotated[

@@ -19,9 +19,7 @@ SHOWN = 100  # rows of the closing table; a folder of thousands would bury the s
 
 
 def command(
-    images: Annotated[
-        list[Path], typer.Argument(metavar="IMG", help="Files and folders.", show_default=False)
-    ],
+    images: Annotated[list[Path], typer.Argument(metavar="IMG", help="Files and folders.", show_default=False)],
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
@@ -31,9 +29,7 @@ def command(
     classes: options.Classes = None,
     top: Annotated[
         int | None,
-        typer.Option(
-            "--top", "-k", help="A map for each of the K best classes.", rich_help_panel=options.ASK
-        ),
+        typer.Option("--top", "-k", help="A map for each of the K best classes.", rich_help_panel=options.ASK),
     ] = None,
     method: options.Method = MethodName.L2CAF,
     filter: options.Filter = FilterName.L2,
@@ -66,9 +62,7 @@ def command(
         bool, typer.Option("--npy", help="The maps as numbers, too.", rich_help_panel=options.WRITE)
     ] = False,
     out: options.Out = options.DEFAULT_OUT,
-    batch: Annotated[
-        int, typer.Option(min=1, help="Photographs at a time.", rich_help_panel=options.WRITE)
-    ] = 16,
+    batch: Annotated[int, typer.Option(min=1, help="Photographs at a time.", rich_help_panel=options.WRITE)] = 16,
     as_json: options.Json = False,
 ) -> int:
     """Show where a network looked, in one photograph or in thousands.

@@ -53,8 +53,7 @@ def command(
             f"{row}{'  (default)' if row == default else ''}",
             row.kind,
             " × ".join(map(str, row.shape)),
-            row.layout.kind.replace("_", " ")
-            + (f", {row.layout.prefix} before" if row.layout.prefix else ""),
+            row.layout.kind.replace("_", " ") + (f", {row.layout.prefix} before" if row.layout.prefix else ""),
             " × ".join(map(str, row.layout.grid)),
             "yes" if row.reaches else "no",
         ]

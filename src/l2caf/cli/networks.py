@@ -12,9 +12,7 @@ from . import options, terminal
 
 
 def command(
-    pattern: Annotated[
-        str | None, typer.Argument(help="A part of a name, or wildcards.", show_default=False)
-    ] = None,
+    pattern: Annotated[str | None, typer.Argument(help="A part of a name, or wildcards.", show_default=False)] = None,
     as_json: options.Json = False,
 ) -> int:
     """List the networks that have a name.

@@ -16,9 +16,7 @@ NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "
 
 Network = Annotated[
     str,
-    typer.Option(
-        "--network", "-n", help="A name from 'l2caf networks', or MODULE:FUNCTION.", rich_help_panel=NETWORK
-    ),
+    typer.Option("--network", "-n", help="A name from 'l2caf networks', or MODULE:FUNCTION.", rich_help_panel=NETWORK),
 ]
 Weights = Annotated[
     Path | None,
@@ -35,9 +33,7 @@ Layer = Annotated[
 ]
 Whole = Annotated[
     bool,
-    typer.Option(
-        "--whole", help="Show the network all of the photograph, not its centre.", rich_help_panel=NETWORK
-    ),
+    typer.Option("--whole", help="Show the network all of the photograph, not its centre.", rich_help_panel=NETWORK),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=NETWORK)]
 Select = Annotated[
@@ -49,9 +45,7 @@ Select = Annotated[
 ]
 Classes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--class", "-c", help="A class, by name or number; repeat it for several.", rich_help_panel=ASK
-    ),
+    typer.Option("--class", "-c", help="A class, by name or number; repeat it for several.", rich_help_panel=ASK),
 ]
 OneClass = Annotated[
     str | None,
@@ -67,12 +61,8 @@ Colormap = Annotated[
 ]
 Contours = Annotated[bool, typer.Option("--contours", help="Outline the hot regions.", rich_help_panel=DRAW)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder for the pictures.", rich_help_panel=WRITE)]
-OutFile = Annotated[
-    Path, typer.Option("--out", "-o", help="A folder, or a file name.", rich_help_panel=WRITE)
-]
-Json = Annotated[
-    bool, typer.Option("--json", help="One JSON document on stdout, for machines.", rich_help_panel=WRITE)
-]
+OutFile = Annotated[Path, typer.Option("--out", "-o", help="A folder, or a file name.", rich_help_panel=WRITE)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for machines.", rich_help_panel=WRITE)]
 
 DEFAULT_NETWORK = "efficientnet_lite0"
 DEFAULT_OUT = Path("l2caf-out")

@@ -44,9 +44,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="Random networks that are made.", rich_help_panel=TESTS)
-    ] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Random networks that are made.", rich_help_panel=TESTS)] = 3,
     stages: Annotated[
         int,
         typer.Option(
@@ -86,9 +84,7 @@ def command(
     from ..evaluation.randomizing import cascade
     from ..evaluation.sanity import METHODS, sanity_check
 
-    batch = torch.stack([subject.tensor(photograph) for photograph in photographs.values()]).to(
-        subject.device
-    )
+    batch = torch.stack([subject.tensor(photograph) for photograph in photographs.values()]).to(subject.device)
     plan = cascade(subject.entry.network, batch, stages=stages or None)
     with terminal.progress("randomising", len(plan) * seeds) as advance:
         found = sanity_check(
@@ -147,13 +143,9 @@ def _write(
 
     paths = [out / "sanity.json", out / "sanity.png", out / "sanity-maps.png"]
     with write_whole(paths[0]) as temporary:
-        temporary.write_text(
-            json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8"
-        )
+        temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
     save(plot(found, title=f"Do the maps of {network} depend on what it has learnt?"), paths[1])
-    save_picture(
-        sheet(found, view, heading=f"{network}, randomised from the top: {Path(name).name}"), paths[2]
-    )
+    save_picture(sheet(found, view, heading=f"{network}, randomised from the top: {Path(name).name}"), paths[2])
     return paths
 
 
@@ -168,9 +160,7 @@ def _report(found: Sanity, written: list[Path]) -> None:
         rows.append([title, "logits layer random", *_cells(measured.logits)])
         rows.append(["", "all weights random", *_cells(measured.all_layers)])
     console.print(terminal.table(columns, rows, right=columns[4:]))
-    console.print(
-        "kept: 1 = as before, 0 = as maps of other images; in brackets, how alike those are", highlight=False
-    )
+    console.print("kept: 1 = as before, 0 = as maps of other images; in brackets, how alike those are", highlight=False)
     for name, measured in found.methods.items():
         console.print(f"\n{TITLES.get(name, name)}. {measured.sentence}", highlight=False, markup=False)
     for name, refusal in found.refused.items():
@@ -180,7 +170,5 @@ def _report(found: Sanity, written: list[Path]) -> None:
 
 def _cells(finding: Finding) -> list[str]:
     kept = finding.kept
-    alike = [
-        f"{value.value:.2f} ({finding.control[measure]:.2f})" for measure, value in finding.similarity.items()
-    ]
+    alike = [f"{value.value:.2f} ({finding.control[measure]:.2f})" for measure, value in finding.similarity.items()]
     return [str(finding.verdict), f"{kept.value:.2f} ({kept.low:.2f} to {kept.high:.2f})", *alike]

@@ -30,9 +30,7 @@ def command(
         Path | None,
         typer.Option(help="A photograph. [dim]Default: an installed one.[/dim]", rich_help_panel=MEASURING),
     ] = None,
-    rounds: Annotated[
-        int, typer.Option(min=1, help="Rounds; the median counts.", rich_help_panel=MEASURING)
-    ] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.", rich_help_panel=MEASURING)] = 5,
     out: options.Out = options.DEFAULT_OUT,
     as_json: options.Json = False,
 ) -> int:

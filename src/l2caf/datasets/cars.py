@@ -24,9 +24,7 @@ _FILES = {
 }
 
 
-def read(
-    root: str | os.PathLike[str], *, split: str = "all", half: str = "all", missing: Missing = "error"
-) -> Dataset:
+def read(root: str | os.PathLike[str], *, split: str = "all", half: str = "all", missing: Missing = "error") -> Dataset:
     """The two folders with their devkit, or all images in one with `cars_annos.mat`.
 
         cars_train/  cars_test/  devkit/cars_train_annos.mat  devkit/cars_meta.mat
@@ -50,10 +48,7 @@ def read(
         source = together[0]
     else:
         entries = [
-            entry
-            for part in ("train", "test")
-            if split in ("all", part)
-            for entry in _apart(folder, places, part)
+            entry for part in ("train", "test") if split in ("all", part) for entry in _apart(folder, places, part)
         ]
         source = entries[0][0].path.parent if entries else folder
     samples = [sample for sample in (_sample(*entry, half=half) for entry in entries) if sample is not None]
@@ -121,9 +116,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         return loadmat(path, squeeze_me=True)
     except Exception as error:  # a damaged file may raise anything
-        raise DatasetError(
-            f"'{path}' is no MATLAB file that can be read; download the devkit again."
-        ) from error
+        raise DatasetError(f"'{path}' is no MATLAB file that can be read; download the devkit again.") from error
 
 
 def _number(line: Line, row: Any, field: str) -> int:

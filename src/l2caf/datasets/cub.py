@@ -13,9 +13,7 @@ _WHAT = "CUB-200-2011"
 _FIRST_HALF = 100  # retrieval trains on the classes up to here and tests on those above
 
 
-def read(
-    root: str | os.PathLike[str], *, split: str = "all", half: str = "all", missing: Missing = "error"
-) -> Dataset:
+def read(root: str | os.PathLike[str], *, split: str = "all", half: str = "all", missing: Missing = "error") -> Dataset:
     """The official folder (or the one above it): `images/`, `images.txt`, `bounding_boxes.txt` and so on.
 
     split   "all", "train" or "test", as train_test_split.txt has it
@@ -47,9 +45,7 @@ def read(
         if wanted is not None and not _is_wanted(wanted, line, home, split):
             continue
         name = line.fields[1]
-        samples.append(
-            Sample(images / name, name=name, label=class_id - 1, boxes=as_boxes([box]), stored=True)
-        )
+        samples.append(Sample(images / name, name=name, label=class_id - 1, boxes=as_boxes([box]), stored=True))
     kept, gone = present(samples, listed_in=list_of_images, missing=missing)
     class_names = {class_id - 1: name for class_id, name in names.items()}
     return Dataset(_WHAT, kept, class_names, gone)
@@ -67,9 +63,7 @@ def _by_id(path: Path, *, fields: int) -> dict[str, Line]:
 def _belonging(lines: dict[str, Line], *, to: Line, path: Path) -> Line:
     image = to.fields[0]
     if image not in lines:
-        raise to.fault(
-            f"the image {image} has no line in '{path}'; take that file whole from the same dataset"
-        )
+        raise to.fault(f"the image {image} has no line in '{path}'; take that file whole from the same dataset")
     return lines[image]
 
 

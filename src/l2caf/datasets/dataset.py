@@ -75,9 +75,7 @@ class Dataset:
         seen: set[str] = set()
         for sample in self.samples:
             if sample.name in seen:
-                raise DatasetError(
-                    f"The image '{sample.name}' stands twice in {self.name}: list each image once."
-                )
+                raise DatasetError(f"The image '{sample.name}' stands twice in {self.name}: list each image once.")
             seen.add(sample.name)
 
     def __len__(self) -> int:

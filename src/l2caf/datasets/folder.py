@@ -22,9 +22,7 @@ def read(root: str | os.PathLike[str], *, classes: Sequence[str] | None = None) 
     folder = existing_folder(root, what="one sub-folder a class")
     folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not folders:
-        raise DatasetError(
-            f"'{folder}' has no sub-folders: put the images of each class into one of its own."
-        )
+        raise DatasetError(f"'{folder}' has no sub-folders: put the images of each class into one of its own.")
     names = [path.name for path in folders] if classes is None else list(classes)
     labels = index_of_names(names)
     samples = [sample for path in folders for sample in _samples(path, folder, labels)]
@@ -33,9 +31,7 @@ def read(root: str | os.PathLike[str], *, classes: Sequence[str] | None = None) 
 
 def _samples(path: Path, root: Path, labels: dict[str, int]) -> list[Sample]:
     if path.name not in labels:
-        raise DatasetError(
-            f"The folder '{path}' is none of the {len(labels)} classes given: rename or move it."
-        )
+        raise DatasetError(f"The folder '{path}' is none of the {len(labels)} classes given: rename or move it.")
     try:
         files = image_files(path)
     except ImageError as error:  # an empty class is a class that was not copied

@@ -92,11 +92,7 @@ def _folder_of_xml(root: Path, given: Path | None) -> Path:
 
 def _locator(root: Path) -> Callable[[str], Path]:
     """Where the image of an id like `val/ILSVRC2012_val_00000001.JPEG` lies."""
-    bases = [
-        base
-        for base in (root, root / "dataset" / "ILSVRC", root / "ILSVRC", root / "images")
-        if base.is_dir()
-    ]
+    bases = [base for base in (root, root / "dataset" / "ILSVRC", root / "ILSVRC", root / "images") if base.is_dir()]
     by_stem: dict[str, Path] | None = None
 
     def locate(name: str) -> Path:

@@ -44,18 +44,14 @@ class Labels:
         folder = path.parent.name
         if SYNSET.fullmatch(folder):
             if folder not in synset_labels():
-                raise DatasetError(
-                    f"The folder of '{path}' is none of ImageNet's 1,000 synsets; move it away."
-                )
+                raise DatasetError(f"The folder of '{path}' is none of ImageNet's 1,000 synsets; move it away.")
             return synset_labels()[folder]
         known = {synset_labels()[synset] for synset in annotation.synsets if synset in synset_labels()}
         if len(known) == 1:
             return known.pop()
         if self.found is None:
             fault = "objects of several classes" if known else "no object of ImageNet's 1,000 synsets"
-            raise DatasetError(
-                f"'{annotation.path}' has {fault}; give a list of the images' classes as labels."
-            )
+            raise DatasetError(f"'{annotation.path}' has {fault}; give a list of the images' classes as labels.")
         self.given, self.by_list = self.found, read_labels(self.found)
         return self._listed(path, self.by_list)
 

@@ -73,9 +73,7 @@ def batches(
     return _batches(samples, view, size, workers=count, pictures=pictures)
 
 
-def _batches(
-    samples: Sequence[Sample], view: View, size: int, *, workers: int, pictures: bool
-) -> Iterator[Batch]:
+def _batches(samples: Sequence[Sample], view: View, size: int, *, workers: int, pictures: bool) -> Iterator[Batch]:
     results = _in_background(samples, view, size=size, workers=workers, pictures=pictures)
     try:
         for start in range(0, len(samples), size):

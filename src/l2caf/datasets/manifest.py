@@ -67,9 +67,7 @@ class _Entry:
         if row.label:
             label = _label(row, labels)
             if self.label not in (None, label):
-                raise row.line.fault(
-                    f"'{row.file}' has the label {self.label} above, but {label} here; keep one"
-                )
+                raise row.line.fault(f"'{row.file}' has the label {self.label} above, but {label} here; keep one")
             self.label = label
         if any(row.edges):
             line = Line(row.line.path, row.line.number, row.edges)
@@ -87,17 +85,13 @@ def _label(row: _Row, labels: dict[str, int]) -> int:
         return label
     if labels:
         raise row.line.fault(f"{row.label!r} is none of the {len(labels)} class names given")
-    raise row.line.fault(
-        f"the label {row.label!r} is no index from 0 on; give one, or the names of all classes"
-    )
+    raise row.line.fault(f"the label {row.label!r} is no index from 0 on; give one, or the names of all classes")
 
 
 def _table(path: Path) -> Path:
     table = path / "manifest.csv" if path.is_dir() else path
     if not table.is_file():
-        raise DatasetError(
-            f"The manifest '{table}' does not exist; give a CSV file or the folder of manifest.csv."
-        )
+        raise DatasetError(f"The manifest '{table}' does not exist; give a CSV file or the folder of manifest.csv.")
     return table
 
 

@@ -65,9 +65,7 @@ def present(
     if missing not in ("error", "skip"):
         raise InputError(f"Missing images can be 'error' or 'skip', not {missing!r}: take one of the two.")
     if not samples:
-        raise DatasetError(
-            f"'{listed_in}' leaves no image to read; check its content and the choice of a part."
-        )
+        raise DatasetError(f"'{listed_in}' leaves no image to read; check its content and the choice of a part.")
     folders = {folder: _files_in(folder) for folder in {sample.path.parent for sample in samples}}
     kept = tuple(sample for sample in samples if sample.path.name in folders[sample.path.parent])
     gone = [sample for sample in samples if sample.path.name not in folders[sample.path.parent]]

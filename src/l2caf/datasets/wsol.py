@@ -28,9 +28,7 @@ def read_lists(folder: Path, *, classes: int, locate: Callable[[str], Path]) -> 
         name = line.fields[0]
         for known, file in ((labels, LABELS), (boxes, BOXES)):
             if name not in known:
-                raise line.fault(
-                    f"'{name}' has no line in '{folder / file}'; take both files from one release"
-                )
+                raise line.fault(f"'{name}' has no line in '{folder / file}'; take both files from one release")
         if sizes and name not in sizes:
             raise line.fault(f"'{name}' has no line in '{folder / SIZES}'; take both files from one release")
         samples.append(

@@ -49,6 +49,11 @@ def run_evaluation(
     chosen = sections(tables, place)
     gallery = {title: tiles(images, dataset, trial, tables) for title, images in chosen.items()}
     title = f"{names.network} on {names.dataset}: where do its maps lie?"
-    shown = {"network": names.network, "data": names.dataset, "view": names.view, "images": str(results["images"])}
+    shown = {
+        "network": names.network,
+        "data": names.dataset,
+        "view": names.view,
+        "images": str(results["images"]),
+    }
     write_report(out / REPORT, results, gallery, title=title, settings=shown)
     return results

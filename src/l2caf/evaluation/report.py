@@ -98,10 +98,13 @@ def _scores(results: Mapping[str, Any]) -> str:
     rows = []
     for name, scores in results["methods"].items():
         cells = [
-            f"<td{' class=best' if scores[m]['value'] == best[m] else ''}>{escape(shown(scores[m]))}</td>" for m in measures
+            f"<td{' class=best' if scores[m]['value'] == best[m] else ''}>{escape(shown(scores[m]))}</td>"
+            for m in measures
         ]
         rows.append(f"<tr><td>{escape(TITLES[name])}</td>{''.join(cells)}</tr>")
-    classification = ", ".join(f"{key.replace('top', 'top-')} {shown(value)}" for key, value in results["classification"].items())
+    classification = ", ".join(
+        f"{key.replace('top', 'top-')} {shown(value)}" for key, value in results["classification"].items()
+    )
     note = (
         f"Per cent of {results['images']} images, with 95 % intervals; boxes at {100 * results['threshold']:.0f} % of the "
         "maximum unless the measure chooses its own threshold."
@@ -166,7 +169,13 @@ def _histogram(results: Mapping[str, Any]) -> str:
     axes = made.add_subplot()
     edges = results["foreground"]["edges"]
     shares = [100 * share for share in results["foreground"]["share_of_images"]]
-    axes.bar([100 * edge for edge in edges[:-1]], shares, width=100 * (edges[1] - edges[0]) * 0.92, align="edge", color=COLORS[0])
+    axes.bar(
+        [100 * edge for edge in edges[:-1]],
+        shares,
+        width=100 * (edges[1] - edges[0]) * 0.92,
+        align="edge",
+        color=COLORS[0],
+    )
     axes.set_xlabel("share of the picture inside the boxes, %")
     axes.set_ylabel("images, %")
     plain(axes)

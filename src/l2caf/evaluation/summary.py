@@ -127,9 +127,7 @@ def _differences(tables: dict[str, Table], place: int) -> list[dict[str, Any]]:
     for number, ours in enumerate(names):
         for theirs in names[number + 1 :]:
             for measure in _means(tables[ours]):
-                difference = paired_difference(
-                    tables[ours].hits(measure, place), tables[theirs].hits(measure, place)
-                )
+                difference = paired_difference(tables[ours].hits(measure, place), tables[theirs].hits(measure, place))
                 row = {"ours": ours, "theirs": theirs, "measure": measure, **_percent(difference)}
                 found.append({**row, "told_apart": difference.excludes_zero})
     return found

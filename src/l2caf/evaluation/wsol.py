@@ -123,7 +123,12 @@ def evaluate(
     watch: Watch | None = None,
 ) -> RowFile:
     """Measure every image of a data set and leave the rows in `out`; a run that was cut off goes on where it was."""
-    settings = {**settings, "methods": trial.methods, "thresholds": trial.thresholds, "images": len(dataset.samples)}
+    settings = {
+        **settings,
+        "methods": trial.methods,
+        "thresholds": trial.thresholds,
+        "images": len(dataset.samples),
+    }
     file = RowFile.open(out, {**settings, "batch": size, "layer": trial.layer})
     running = Running()
     running.add(list(file.rows()), trial.thresholds.index(THRESHOLD))

@@ -103,10 +103,7 @@ class Head:
     def gradients(self, directions: Tensor) -> Tensor:
         """Return the gradient in f of `directions . FT(f)` for an affine head: (K, B, m) gives (B, K, positions)."""
         leaf, output = self._slope
-        rows = [
-            gradient_of(output, leaf, direction.to(output.dtype), again=True)
-            for direction in directions
-        ]
+        rows = [gradient_of(output, leaf, direction.to(output.dtype), again=True) for direction in directions]
         gradients = torch.stack(rows, dim=1).flatten(2)
         if self._pooled is None:
             return gradients

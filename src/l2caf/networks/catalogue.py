@@ -35,9 +35,7 @@ __all__ = [
 DEFAULT = embedded.NAME
 
 
-def load(
-    name: str = DEFAULT, *, weights: str | Path | None = None, pretrained: bool = True
-) -> CatalogueEntry:
+def load(name: str = DEFAULT, *, weights: str | Path | None = None, pretrained: bool = True) -> CatalogueEntry:
     """Turn a name into a network in eval mode, its preprocessing, and its class names.
 
     weights     a local .pth, .pt or .safetensors file, taken in place of the published weights
@@ -82,9 +80,7 @@ def names(pattern: str | None = None) -> list[CatalogueRow]:
     wanted = pattern.casefold()
     if any(sign in wanted for sign in "*?["):
         return [
-            row
-            for row in rows
-            if fnmatchcase(row.name, wanted) or fnmatchcase(row.name.rpartition(":")[2], wanted)
+            row for row in rows if fnmatchcase(row.name, wanted) or fnmatchcase(row.name.rpartition(":")[2], wanted)
         ]
     return [row for row in rows if wanted in row.name]
 

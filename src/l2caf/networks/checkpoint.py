@@ -30,8 +30,7 @@ def load_weights(network: nn.Module, path: str | Path) -> None:
     misfit = _misfit(weights, network.state_dict())
     if misfit:
         raise WeightsError(
-            f"{path.name} does not fit {type(network).__name__}: {misfit};"
-            " take the weights of this very network."
+            f"{path.name} does not fit {type(network).__name__}: {misfit}; take the weights of this very network."
         )
     network.load_state_dict(weights, strict=False)
 
@@ -41,9 +40,7 @@ def read_state_dict(path: str | Path) -> dict[str, torch.Tensor]:
     path = Path(path)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise WeightsError(
-            f"The weights file {path} {what}: give the path of a .pth, .pt or .safetensors file."
-        )
+        raise WeightsError(f"The weights file {path} {what}: give the path of a .pth, .pt or .safetensors file.")
     try:
         content = _read(path)
     except Exception as error:  # on unknown bytes the readers raise anything, EOFError to RuntimeError
@@ -76,9 +73,7 @@ def _unwrap(content: Any, path: Path) -> dict[str, torch.Tensor]:
     )
 
 
-def _without_prefix(
-    weights: dict[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
+def _without_prefix(weights: dict[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     while weights and not weights.keys() & wanted.keys():
         common = [prefix for prefix in _PREFIXES if all(key.startswith(prefix) for key in weights)]
         if not common:

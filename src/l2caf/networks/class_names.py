@@ -44,9 +44,7 @@ def class_index(entry: CatalogueEntry, text: str) -> int:
         if len(found) == 1:
             return found[0]
         if found:
-            raise ClassError(
-                f"{text!r} fits {len(found)} classes of {entry.name}: say which, {_listed(found, entry)}."
-            )
+            raise ClassError(f"{text!r} fits {len(found)} classes of {entry.name}: say which, {_listed(found, entry)}.")
     raise ClassError(f"{entry.name} has no class {text!r}{_nearest(wanted, names, entry)}.")
 
 

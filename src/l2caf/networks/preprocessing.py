@@ -101,9 +101,7 @@ class Preprocessing:
         start = round((resized - wanted) / 2)  # negative where the resized image is smaller than the input
         first, last = max(start, 0), min(start + wanted, resized)
         scale = source / resized
-        return _Window(
-            start=first * scale, stop=min(last * scale, source), size=last - first, offset=first - start
-        )
+        return _Window(start=first * scale, stop=min(last * scale, source), size=last - first, offset=first - start)
 
     def _resized(self, image: Image.Image) -> tuple[int, int]:
         """Width and height of the whole image after resizing."""
@@ -141,9 +139,7 @@ class OwnPreprocessing:
         values = self.function(image)
         if not isinstance(values, torch.Tensor) or values.ndim != 3 or values.shape[0] not in (1, 3):
             got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
-            raise InputError(
-                f"The network's own preprocessing returned {got}: let it return a (3, H, W) tensor."
-            )
+            raise InputError(f"The network's own preprocessing returned {got}: let it return a (3, H, W) tensor.")
         return values
 
     def view(self, image: Image.Image) -> Image.Image:

@@ -23,9 +23,7 @@ def fetching(name: str, url: str) -> Iterator[None]:
     """Around a download for the network `name`: quick to give up, one clear error for all that can happen."""
     host = urlsplit(url).hostname or url
     if not reachable(url):
-        raise CatalogueError(
-            f"The pretrained weights of {name} are at {host}, which cannot be reached: {_REMEDY}."
-        )
+        raise CatalogueError(f"The pretrained weights of {name} are at {host}, which cannot be reached: {_REMEDY}.")
     try:
         yield
     except Exception as error:  # each library has its own: HTTP errors, broken hashes, full disks

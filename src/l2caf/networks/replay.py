@@ -43,7 +43,7 @@ class Replay:
         self.observed: dict[Call, Tensor] = {}  # what the modules after the layer gave, where it is small
         try:
             self._start(find_layer(self.network, self.arguments, layer, call=call, select=select))
-        except _Outdated:
+        except _OutdatedError:
             forget(self.network)
             self._start(find_layer(self.network, self.arguments, layer, call=call, select=select))
 
@@ -130,7 +130,7 @@ class Replay:
         tape = Tape(self.network, self.arguments, self.cut, safe=safe)
         shape = (self.batch, *self.layer.shape)
         if not isinstance(tape.value, Tensor) or tape.cut_calls != self.layer.calls or tape.value.shape != shape:
-            raise _Outdated(
+            raise _OutdatedError(
                 f"Layer {self.layer.name!r} runs otherwise on this batch than on its first sample alone, so a filter "
                 "has no fixed place there: explain the samples one at a time, or choose another layer."
             )
@@ -157,7 +157,7 @@ class Replay:
         return select_output(returned, self.select, self.batch)
 
 
-class _Outdated(NetworkError):
+class _OutdatedError(NetworkError):
     """The network is no longer what an earlier look at it showed."""
 
 

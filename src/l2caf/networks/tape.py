@@ -108,7 +108,11 @@ class Tape:
         replacements = self._scripted(value)
         if observe is not None or until is not None:
             replacements = _watched(self._later, replacements, until, observe)
-        with borrowed(self.network), forwards_replaced(replacements), _differentiable_recurrence(self.network):
+        with (
+            borrowed(self.network),
+            forwards_replaced(replacements),
+            _differentiable_recurrence(self.network),
+        ):
             try:
                 return self.network(*self.arguments.args, **self.arguments.kwargs)
             except _Reached as reached:
@@ -132,6 +136,9 @@ class Tape:
         answered = sum(noted.module is call.module for noted in self._noted) + (call.module is self.cut.module)
         return call.index >= answered
 
+    def _cut_is_past(self) -> bool:
+        return self._cut_seen
+
     def written_into(self) -> bool:
         """Tell whether the rest of the network changed, in place, a value that a re-run would need unchanged."""
         return not self.safe and any(noted.held and noted.value._version != noted.version for noted in self._noted)
@@ -139,9 +146,7 @@ class Tape:
     def _record(self, forwards: dict[nn.Module, Forward]) -> None:
         frames: list[list[_Noted]] = [[]]
         counts: dict[nn.Module, int] = defaultdict(int)
-        recording = {
-            module: self._recording(module, forward, frames, counts) for module, forward in forwards.items()
-        }
+        recording = {module: self._recording(module, forward, frames, counts) for module, forward in forwards.items()}
         with borrowed(self.network), torch.no_grad(), forwards_replaced(recording):
             self.returned = self.network(*self.arguments.args, **self.arguments.kwargs)
         self.cut_calls = counts[self.cut.module]
@@ -152,7 +157,7 @@ class Tape:
         def recorded(*args: Any, **kwargs: Any) -> Any:
             index = counts[module]
             counts[module] = index + 1
-            if self._cut_seen:
+            if self._cut_is_past():
                 self._later[module] = None
                 return forward(*args, **kwargs)
             if not self.safe:
@@ -164,7 +169,7 @@ class Tape:
                 output = forward(*args, **kwargs)
             finally:
                 inside = frames.pop()
-            if self._cut_seen:
+            if self._cut_is_past():
                 self._later[module] = None
                 return output  # the cut lies inside this call, so a re-run enters it again
             if module is self.cut.module and index == self.cut.index:
@@ -210,7 +215,10 @@ class _Exactly:
 
 
 def _watched(
-    later: Iterable[nn.Module], forwards: dict[nn.Module, Forward], until: Call | None, observe: Observer | None
+    later: Iterable[nn.Module],
+    forwards: dict[nn.Module, Forward],
+    until: Call | None,
+    observe: Observer | None,
 ) -> dict[nn.Module, Forward]:
     def watch(module: nn.Module, forward: Forward) -> Forward:
         calls = iter(range(sys.maxsize))

@@ -19,9 +19,7 @@ from l2caf.networks.torchvision_import import import_torchvision
 _RESCALING = ("googlenet", "inception_v3")
 
 
-def load_torchvision(
-    name: str, *, weights: str | Path | None = None, pretrained: bool = True
-) -> CatalogueEntry:
+def load_torchvision(name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> CatalogueEntry:
     """A torchvision network with its default weights, those of a file, or random ones."""
     models = import_torchvision().models
     published = _default_weights(models, name)
@@ -34,9 +32,7 @@ def load_torchvision(
         source = f"torchvision, weights of {weights}"
     categories = () if published is None else published.meta.get("categories", ())
     class_names = imagenet_class_names() if len(categories) == IMAGENET_CLASSES else ()
-    return CatalogueEntry(
-        f"torchvision:{name}", network.eval(), _preprocessing(published), class_names, source
-    )
+    return CatalogueEntry(f"torchvision:{name}", network.eval(), _preprocessing(published), class_names, source)
 
 
 def torchvision_names() -> dict[str, int | None]:

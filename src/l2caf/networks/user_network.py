@@ -105,9 +105,7 @@ def _call(builder: Any, name: str) -> Any:
 
 def _as_entry(name: str, built: Any) -> CatalogueEntry:
     if isinstance(built, CatalogueEntry):
-        return replace(
-            built, preprocess=as_preprocess(built.preprocess), source=built.source or f"built by {name}"
-        )
+        return replace(built, preprocess=as_preprocess(built.preprocess), source=built.source or f"built by {name}")
     network, preprocess = built if isinstance(built, tuple) and len(built) == 2 else (built, Preprocessing())
     if not isinstance(network, nn.Module) or not callable(preprocess):
         raise CatalogueError(

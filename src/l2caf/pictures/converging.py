@@ -124,6 +124,4 @@ def _even_motion(path: torch.Tensor, frames: int) -> tuple[int, ...]:
     travelled = np.concatenate([[0.0], moved]) / moved[-1]
     last = int(np.searchsorted(travelled, 1 - STILL))
     wanted = np.linspace(0, travelled[last], frames)
-    return tuple(
-        int(step) for step in np.unique(np.searchsorted(travelled[: last + 1], wanted).clip(0, last))
-    )
+    return tuple(int(step) for step in np.unique(np.searchsorted(travelled[: last + 1], wanted).clip(0, last)))

@@ -30,9 +30,7 @@ class Map:
     loss: float | None = None
     steps: int = 0
     evaluations: int = 0
-    box: tuple[int, int, int, int] | None = (
-        None  # around the hottest region, in pixels of the network's input
-    )
+    box: tuple[int, int, int, int] | None = None  # around the hottest region, in pixels of the network's input
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,7 @@ class _Ready:
 
 def explain_image(subject: Subject, image: Image.Image, method: Method, *, signed: bool = False) -> Explained:
     """Explain one photograph."""
-    return _explained(
-        subject, [_Ready(None, subject.view(image), subject.tensor(image))], method, signed=signed
-    )[0]
+    return _explained(subject, [_Ready(None, subject.view(image), subject.tensor(image))], method, signed=signed)[0]
 
 
 def explain_files(
@@ -109,9 +105,7 @@ def _prepared(subject: Subject, file: Path) -> _Ready | Failed:
         return Failed(file, error)
 
 
-def _answered(
-    subject: Subject, batch: list[_Ready], method: Method, *, signed: bool
-) -> list[Explained | Failed]:
+def _answered(subject: Subject, batch: list[_Ready], method: Method, *, signed: bool) -> list[Explained | Failed]:
     try:
         return [*_explained(subject, batch, method, signed=signed)]
     except (InputError, MethodError) as error:
@@ -144,19 +138,14 @@ def _explained(subject: Subject, batch: list[_Ready], method: Method, *, signed:
     ]
 
 
-def _maps_of(
-    subject: Subject, heatmap: Heatmap, output: Tensor, index: int, *, signed: bool
-) -> tuple[Map, ...]:
+def _maps_of(subject: Subject, heatmap: Heatmap, output: Tensor, index: int, *, signed: bool) -> tuple[Map, ...]:
     """The maps of one sample, each with its class and its share of the solution."""
     heats = (heatmap.signed if signed else heatmap.maps)[index].cpu().float().numpy()
     heats = heats.reshape(-1, *heats.shape[-2:])
     about: list[Prediction | None] = [None] * len(heats)
     if heatmap.classes is not None:
         chances = probabilities(output)[index]
-        about = [
-            Prediction(int(c), subject.class_name(int(c)), float(chances[int(c)]))
-            for c in heatmap.classes[index]
-        ]
+        about = [Prediction(int(c), subject.class_name(int(c)), float(chances[int(c)])) for c in heatmap.classes[index]]
     if heatmap.solution is None:
         return tuple(Map(heat, who, box=box_of(heat)) for heat, who in zip(heats, about, strict=True))
     solution = heatmap.solution

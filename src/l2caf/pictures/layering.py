@@ -24,9 +24,7 @@ def layers_of(name: str, *, select: Select = None) -> tuple[list[Layer], Layer]:
     noise = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
     inputs = entry.preprocess(Image.fromarray(noise)).unsqueeze(0)
     try:
-        return usable_layers(entry.network, inputs, select=select), Replay(
-            entry.network, inputs, select=select
-        ).layer
+        return usable_layers(entry.network, inputs, select=select), Replay(entry.network, inputs, select=select).layer
     except L2cafError:
         raise
     except Exception as error:  # any network may fail in any way

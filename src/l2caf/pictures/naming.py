@@ -56,9 +56,7 @@ def ready_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise FileError(
-            f"'{folder}' cannot be made a folder for pictures ({reason}): give another --out."
-        ) from error
+        raise FileError(f"'{folder}' cannot be made a folder for pictures ({reason}): give another --out.") from error
     return folder
 
 

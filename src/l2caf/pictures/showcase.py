@@ -61,9 +61,7 @@ def where_it_looked(subject: Subject, path: Path) -> Exhibit:
 
 def each_its_own(subject: Subject, path: Path) -> Exhibit:
     """Two objects in one picture: the map of each class lies on its own object."""
-    rows = [
-        _about_both(subject, Question(classes=_indices(subject), published=form)) for form in (False, True)
-    ]
+    rows = [_about_both(subject, Question(classes=_indices(subject), published=form)) for form in (False, True)]
     shares = [[half_share(one.heat, right=right) for right, one in enumerate(row.maps)] for row in rows]
     measured = {
         f"share of {name} on its own half{form}": share

@@ -43,9 +43,7 @@ class Style:
             across, down = view.width / heat.shape[1], view.height / heat.shape[0]
             x0, y0, x1, y1 = found
             boxes = [Box(x0 * across, y0 * down, x1 * across, y1 * down)]
-        return overlay(
-            view, heat, signed=self.signed, colormap=self.colormap, contours=self.contours, boxes=boxes
-        )
+        return overlay(view, heat, signed=self.signed, colormap=self.colormap, contours=self.contours, boxes=boxes)
 
 
 def box_of(heat: npt.NDArray[np.float32], *, level: float = BOX_LEVEL) -> tuple[int, int, int, int] | None:
@@ -67,7 +65,5 @@ def note(text: str, size: tuple[int, int]) -> Image.Image:
     letters = font(max(12, size[1] // 20))
     lines = fitted(text, letters, width=round(size[0] * 0.84), lines=10)
     middle = (size[0] / 2, size[1] / 2)
-    draw.multiline_text(
-        middle, "\n".join(lines), font=letters, fill="#5f6368", anchor="mm", align="center", spacing=6
-    )
+    draw.multiline_text(middle, "\n".join(lines), font=letters, fill="#5f6368", anchor="mm", align="center", spacing=6)
     return cell

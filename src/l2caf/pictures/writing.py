@@ -51,9 +51,7 @@ class Writer:
     def write(self, explained: Explained, *, network: str) -> Written:
         """Write what belongs to one photograph."""
         if explained.file is None:
-            raise InputError(
-                "A picture without a file has no name: save it with save_picture(sheet(...), path)."
-            )
+            raise InputError("A picture without a file has no name: save it with save_picture(sheet(...), path).")
         name = self.names[explained.file]
         pictures = self._bare(explained, name) if self.bare else [self._sheet(explained, name, network)]
         numbers = None

@@ -37,9 +37,7 @@ def checked_heat(heat: npt.ArrayLike, *, signed: bool, ndim: int = 2) -> Floats:
             f"The heat runs from {lowest:.3g} to {highest:.3g}; divide it by its greatest magnitude first."
         )
     if lowest < -tolerance and not signed:
-        raise InputError(
-            f"The heat goes down to {lowest:.3g}; pass signed=True, or keep its positive part only."
-        )
+        raise InputError(f"The heat goes down to {lowest:.3g}; pass signed=True, or keep its positive part only.")
     return values.clip(-1 if signed else 0, 1)
 
 

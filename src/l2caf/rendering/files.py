@@ -35,9 +35,7 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     except OSError as error:
         reason = (error.strerror or str(error) or type(error).__name__).rstrip(".")
-        raise FileError(
-            f"'{path}' could not be written ({reason}); choose another place or free this one."
-        ) from error
+        raise FileError(f"'{path}' could not be written ({reason}); choose another place or free this one.") from error
     finally:
         _remove(temporary)
 

@@ -91,9 +91,7 @@ def _color(name: str) -> tuple[int, ...]:
         raise InputError(f"'{name}' is no colour; give a name or '#rrggbb'.") from error
 
 
-def _label(
-    draw: ImageDraw.ImageDraw, text: str, *, corner: tuple[int, int], color: tuple[int, ...], size: int
-) -> None:
+def _label(draw: ImageDraw.ImageDraw, text: str, *, corner: tuple[int, int], color: tuple[int, ...], size: int) -> None:
     """Write above the box, or inside it where there is no room above."""
     letters = font(size, bold=True)
     left, top, right, bottom = letters.getbbox(text)

@@ -74,8 +74,7 @@ def volume_picture(
     chosen = np.unique(np.rint(np.linspace(0, depth - 1, min(slices, depth))).astype(int))
     across = int(np.ceil(np.sqrt(len(chosen) * 1.6)))
     pictures = [
-        overlay(grey[i], _at_depth(values, (i + 0.5) / depth), signed=signed, colormap=colormap)
-        for i in chosen
+        overlay(grey[i], _at_depth(values, (i + 0.5) / depth), signed=signed, colormap=colormap) for i in chosen
     ]
     titles = [f"slice {i + 1} of {depth}" for i in chosen]
     starts = range(0, len(chosen), across)

@@ -9,7 +9,7 @@ import torch
 from ..problem import Problem
 from .exact import Exact
 from .riemannian import Riemannian
-from .solver import Found, Solution, Solver, judged
+from .solver import Found, Solution, Solver
 
 
 @dataclass(frozen=True)

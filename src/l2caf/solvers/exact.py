@@ -83,7 +83,9 @@ class Exact(Solver):
 def _rounding(problem: Problem, value: Tensor) -> Tensor:
     """How far the precision of the network's output alone may move a loss."""
     loss = problem.loss
-    output = problem.head.replay.output if problem.endpoint == OUTPUT else problem.head.replay.observed[problem.endpoint]
+    output = (
+        problem.head.replay.output if problem.endpoint == OUTPUT else problem.head.replay.observed[problem.endpoint]
+    )
     step = 64 * torch.finfo(output.dtype).eps
     if isinstance(loss, Linear):
         return step * (loss.direction * output.detach().flatten(1)).double().abs().sum(dim=1)
@@ -111,7 +113,9 @@ def _along_the_gradient(problem: Problem, loss: Linear) -> tuple[Tensor, Tensor]
 
 def _nearest(mapping: AffineMap, finite: Tensor) -> tuple[Tensor, Tensor]:
     jacobian = mapping.jacobian.double()
-    jacobian = torch.where(finite.reshape(-1, 1, 1), jacobian, torch.zeros((), dtype=jacobian.dtype, device=finite.device))
+    jacobian = torch.where(
+        finite.reshape(-1, 1, 1), jacobian, torch.zeros((), dtype=jacobian.dtype, device=finite.device)
+    )
     precision = torch.finfo(mapping.jacobian.dtype).eps
     weights = nearest_on_sphere(jacobian, precision=precision)
     value = (jacobian @ (weights - 1).unsqueeze(-1)).square().sum(dim=(1, 2))

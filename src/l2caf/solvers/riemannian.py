@@ -128,7 +128,9 @@ class _State:
         move = trial - self.point
         change = gradient - self.gradient
         product = (move * change).sum(dim=1, keepdim=True)
-        sound = taken.unsqueeze(1) & (product > 1e-10 * move.norm(dim=1, keepdim=True) * change.norm(dim=1, keepdim=True))
+        sound = taken.unsqueeze(1) & (
+            product > 1e-10 * move.norm(dim=1, keepdim=True) * change.norm(dim=1, keepdim=True)
+        )
         nought = torch.zeros_like(move)
         inverse = torch.where(sound, 1 / product.where(sound, torch.ones_like(product)), 0.0)
         self.moves.append((move.where(sound, nought), change.where(sound, nought), inverse))

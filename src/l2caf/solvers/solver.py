@@ -115,7 +115,7 @@ def stacked(solutions: list[Solution]) -> Solution:
         loss=torch.stack([solution.loss for solution in solutions], dim=1),
         steps=torch.stack([solution.steps for solution in solutions], dim=1),
         evaluations=torch.stack([solution.evaluations for solution in solutions], dim=1),
-        outcome=[list(row) for row in zip(*(solution.outcome for solution in solutions), strict=True)],  # type: ignore[arg-type]
+        outcome=[list(row) for row in zip(*(solution.outcome for solution in solutions), strict=True)],
         solver=first.solver,
         reason=first.reason,
         endpoint=first.endpoint,

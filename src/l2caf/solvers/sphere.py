@@ -9,7 +9,7 @@ from torch import Tensor
 def nearest_on_sphere(jacobian: Tensor, *, precision: float = 2.0**-52) -> Tensor:
     """Return the unit f that minimises ||J (f - 1)||, for (B, m, n) Jacobians known to a relative precision.
 
-    >>> nearest_on_sphere(torch.tensor([[[3.0, 0.0], [0.0, 1e-9]]], dtype=torch.float64)).round(decimals=3) + 0
+    >>> (nearest_on_sphere(torch.tensor([[[3.0, 0.0], [0.0, 1e-9]]], dtype=torch.float64)).round(decimals=3) + 0)
     tensor([[1., 0.]], dtype=torch.float64)
     """
     rows, positions = jacobian.shape[1:]
