@@ -15,7 +15,5 @@ def published() -> dict[str, Any]:
     >>> published()["figure_time_seconds_per_frame"]["grad_cam"]["GoogLeNet"]
     0.04375116825
     """
-    document: dict[str, Any] = json.loads(
-        resources.files(__package__).joinpath("published.json").read_text("utf-8")
-    )
+    document: dict[str, Any] = json.loads(resources.files(__package__).joinpath("published.json").read_text("utf-8"))
     return document

@@ -62,9 +62,7 @@ def cascade(network: nn.Module, inputs: Tensor, *, stages: int | None = STAGES) 
     steps = count if stages is None else min(stages, count)
     depths = sorted({1 + round(step * (count - 1) / max(1, steps - 1)) for step in range(steps)})
     starts = [0, *depths[:-1]]
-    return tuple(
-        Stage(tuple(layers[start:depth]), depth) for start, depth in zip(starts, depths, strict=True)
-    )
+    return tuple(Stage(tuple(layers[start:depth]), depth) for start, depth in zip(starts, depths, strict=True))
 
 
 def layers_from_the_top(network: nn.Module, inputs: Tensor) -> list[WeightedLayer]:
@@ -84,15 +82,11 @@ def layers_from_the_top(network: nn.Module, inputs: Tensor) -> list[WeightedLaye
             layers.append([])
         layers[-1].append(name)
     if not layers:
-        raise NetworkError(
-            "This network has no weights, so there is nothing to randomise: give a trained one."
-        )
+        raise NetworkError("This network has no weights, so there is nothing to randomise: give a trained one.")
     return [WeightedLayer(layer[0], tuple(layer)) for layer in reversed(layers)]
 
 
-def randomize(
-    network: nn.Module, layers: Iterable[WeightedLayer], *, first: int, seed: int
-) -> list[nn.Module]:
+def randomize(network: nn.Module, layers: Iterable[WeightedLayer], *, first: int, seed: int) -> list[nn.Module]:
     """Draw layers anew, in place, and return their modules; `first` is the first one's number from the top.
 
     A layer's draw depends on the seed and on its number alone, not on how the cascade is cut into stages.
@@ -115,9 +109,7 @@ def measure_statistics(network: nn.Module, modules: Iterable[nn.Module], inputs:
 
     The images run together with their mirror images, so that there is a spread where there is one image only.
     """
-    norms: list[Any] = [
-        module for module in modules if isinstance(module, _NormBase) and module.track_running_stats
-    ]
+    norms: list[Any] = [module for module in modules if isinstance(module, _NormBase) and module.track_running_stats]
     if not norms:
         return
     some = inputs[:CALIBRATING]

@@ -36,9 +36,7 @@ Contestant = Callable[[Sequence[int]], Method]
 """From one class an image, the trained network's own, to a method."""
 
 METHODS = ("l2caf", "l2caf-class", "cam", "gradcam", "gradcam-abs")
-COMPARED = (
-    64  # pixels a side at which maps are compared: finer than most grids, and coarse enough to be quick
-)
+COMPARED = 64  # pixels a side at which maps are compared: finer than most grids, and coarse enough to be quick
 TOGETHER = 16  # images that run at once
 
 
@@ -135,9 +133,7 @@ class _Trial:
         rows = self.rows[name]
         control = _control(self.before[name])
         return MethodSanity(
-            similarity={
-                kind: np.array([[row.values[kind] for row in seed] for seed in rows]) for kind in control
-            },
+            similarity={kind: np.array([[row.values[kind] for row in seed] for seed in rows]) for kind in control},
             control=control,
             empty=np.array([[row.empty for row in seed] for seed in rows]),
             is_oblivious=_is_oblivious(self.methods[name][0]),

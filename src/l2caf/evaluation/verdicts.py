@@ -126,9 +126,7 @@ class MethodSanity:
             said = f"Passes: with all weights random its maps are {nearly}as unlike the trained network's"
             said += " as those of other images"
         elif found.verdict == Verdict.PARTLY:
-            said = (
-                "Passes in part: with all weights random its maps changed, but not surely as far as to those"
-            )
+            said = "Passes in part: with all weights random its maps changed, but not surely as far as to those"
             said += " of other images"
         else:
             said = "Fails: with all weights random its maps are still much as they were"

@@ -1,0 +1,194 @@
+"""Timing: what is timed, what is extrapolated and how well, and the paper's figures beside it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import l2caf.evaluation.timing as timing_module
+from l2caf.cli import main
+from l2caf.errors import CatalogueError, InputError
+from l2caf.evaluation.published import published
+from l2caf.evaluation.stopwatch import Times, side_by_side
+from l2caf.evaluation.timing import NETWORKS, TITLES, Timed, paper_seconds, prepared, time_network
+from l2caf.evaluation.timing_figure import plot, short
+from l2caf.networks.catalogue import CatalogueEntry, load
+from networks_for_tests import curved, pixels, pooled, seeded
+
+
+def test_contestants_take_turns_and_the_warm_up_does_not_count() -> None:
+    order: list[str] = []
+    rounds: list[int] = []
+    times = side_by_side(
+        {"a": lambda: order.append("a"), "b": lambda: order.append("b")},
+        rounds=3,
+        warm_up=1,
+        advance=lambda: rounds.append(1),
+    )
+    assert order == ["a", "b"] * 4
+    assert len(rounds) == 4
+    assert [len(seconds) for seconds in times.rounds.values()] == [3, 3]
+
+
+def test_times_are_medians_and_ratios_are_of_the_same_round() -> None:
+    times = Times({"a": [1.0, 2.0, 9.0], "b": [2.0, 4.0, 3.0]})
+    assert times.seconds("a") == 2.0
+    assert times.milliseconds("a") == 2000
+    assert times.ratio("a", "b") == 0.5
+    assert times.spread("a", "b") == "0.50-3.00"
+
+
+@pytest.mark.parametrize(("make", "solver"), [(pooled, "Exact"), (curved, "Riemannian")])
+def test_every_way_to_a_map_is_timed(make: Callable[[], nn.Module], solver: str) -> None:
+    calls: list[int] = []
+    network = seeded(make)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    timed = Timed("mine", network, pixels(1))
+    found = time_network(timed, rounds=2, advance=lambda: calls.append(1))
+    assert list(found.seconds) == list(TITLES)
+    assert all(seconds > 0 for seconds in found.seconds.values())
+    assert found.solver == solver
+    assert found.extrapolated == ("vanilla",)
+    assert found.weights == "as given"
+    assert found.paper == {}
+    assert len(calls) == 2 + 2
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    json.dumps(found.as_json(), allow_nan=False)
+
+
+class Waiting(nn.Module):
+    """A first layer that takes a known while."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, x: Tensor) -> Tensor:
+        time.sleep(self.seconds)
+        return x
+
+
+def test_the_extrapolation_counts_one_run_of_the_whole_network_a_step() -> None:
+    wait = 0.05
+    slow = seeded(lambda: nn.Sequential(Waiting(wait), *pooled()))
+    found = time_network(Timed("slow", slow, pixels(1)), rounds=2)
+    assert found.seconds["forward"] >= wait
+    assert found.seconds["fast"] < found.steps * wait  # it waits for the first layer once, not in every step
+    assert 0.9 * found.steps * wait < found.seconds["vanilla"] < 3 * (found.steps + 10) * wait
+
+
+def test_a_slow_descent_is_run_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing_module, "PATIENCE", 0.0)
+    found = time_network(Timed("mine", seeded(pooled), pixels(1)), rounds=2)
+    assert found.rounds["fast"] == 1
+    assert found.rounds["l2caf"] == 2
+
+
+def test_weights_that_cannot_be_had_are_replaced_by_random_ones_that_live(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unreachable(name: str, *, pretrained: bool = True) -> CatalogueEntry:
+        if pretrained:
+            raise CatalogueError("out of reach.")
+        return load(name, pretrained=False)
+
+    monkeypatch.setattr(timing_module, "load", unreachable)
+    timed = prepared("torchvision:resnet18", lambda _: pixels(1, size=(64, 64)))
+    assert timed.weights == "random"
+    with torch.no_grad():
+        assert timed.network(timed.image).std() > 0.05
+    with pytest.raises(CatalogueError, match="no network"):
+        prepared("torchvision:nothing", lambda _: pixels(1))
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(InputError, match="one image"):
+        time_network(Timed("mine", seeded(pooled), pixels(2)))
+    with pytest.raises(InputError, match="rounds"):
+        time_network(Timed("mine", seeded(pooled), pixels(1)), rounds=0)
+
+
+def test_the_papers_figures_are_all_there() -> None:
+    data = published()
+    assert "ECCV" in data["source"]
+    assert [len(data[key]["rows"]) for key in data if key.startswith("table")] == [6, 7, 12]
+    assert paper_seconds("torchvision:vgg16") == {
+        "vanilla": 2.525328803,
+        "fast": 1.329674244,
+        "gradcam": 0.03294756413,
+    }
+    assert [bool(paper_seconds(name)) for name in NETWORKS] == [False, False, True, True, True]
+
+
+def test_the_figure_has_a_bar_for_everything() -> None:
+    found = time_network(Timed("torchvision:vgg16", seeded(pooled), pixels(1)), rounds=1)
+    figure = plot([found, found], machine="m")
+    assert [len(axes.patches) for axes in figure.axes] == [2 * len(TITLES), 2 * 3]
+    assert figure.axes[0].get_yscale() == "log"
+    hatched = [bar for bar in figure.axes[0].patches if bar.get_hatch()]
+    assert len(hatched) == 2
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.00999, "10 ms"), (0.99951, "1.0 s"), (9.96, "10 s")])
+def test_seconds_are_rounded_to_the_right_unit(seconds: float, text: str) -> None:
+    assert short(seconds) == text
+
+
+NETS = """
+import torch
+from torch import nn
+
+def tiny():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 5, stride=8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)
+    )
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(NETS)
+    return tmp_path
+
+
+def test_the_command_writes_a_document_and_a_figure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("time nets.py:tiny --rounds 1 --out o --json".split()) == 0
+    document = json.loads(capsys.readouterr().out)
+    (timing,) = document["networks"]
+    assert set(timing["seconds"]) == set(TITLES)
+    assert sorted(path.name for path in Path("o").iterdir()) == ["time.json", "time.png"]
+    assert main("time nets.py:tiny --rounds 1".split()) == 0
+    assert "vanilla descent" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ("time nothing", "no network 'nothing'"),
+        ("time --image nope.png", "nope.png"),
+        ("time --rounds 0", "rounds"),
+    ],
+)
+def test_bad_words_get_one_sentence(words: str, fault: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert fault in error
+    assert "Traceback" not in error
+
+
+def test_a_run_that_is_stopped_leaves_nothing_half_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any, **kwargs: Any) -> Times:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(timing_module, "side_by_side", interrupted)
+    assert main("time nets.py:tiny --out o".split()) == 130
+    assert list(Path("o").iterdir()) == []
