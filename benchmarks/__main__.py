@@ -42,7 +42,8 @@ def main(asked: list[str]) -> None:
 
 
 def _machine() -> str:
-    return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, Python {platform.python_version()}"
+    threads, python = torch.get_num_threads(), platform.python_version()
+    return f"{platform.machine()}, {threads} threads, torch {torch.__version__}, Python {python}"
 
 
 def _mark(met: bool | None) -> str:

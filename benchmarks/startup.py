@@ -9,7 +9,12 @@ import time
 
 from .measuring import Row
 
-_IMPORT = "import sys, time; began = time.perf_counter(); import l2caf; print(time.perf_counter() - began, 'torch' in sys.modules)"
+_IMPORT = """
+import sys, time
+began = time.perf_counter()
+import l2caf
+print(time.perf_counter() - began, "torch" in sys.modules)
+"""
 
 
 def rows() -> list[Row]:

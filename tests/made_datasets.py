@@ -45,9 +45,7 @@ def wsol(root: Path, *, lists: str = ".", images: str = ".", flat: bool = False)
     return root
 
 
-def xml(
-    path: Path, *objects: tuple[str, int, int, int, int], size: tuple[int, int] | None = (40, 30)
-) -> Path:
+def xml(path: Path, *objects: tuple[str, int, int, int, int], size: tuple[int, int] | None = (40, 30)) -> Path:
     sides = f"<size><width>{size[0]}</width><height>{size[1]}</height><depth>3</depth></size>" if size else ""
     items = "".join(
         f"<object><name>{synset}</name><bndbox><xmin>{x0}</xmin><ymin>{y0}</ymin>"

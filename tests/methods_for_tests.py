@@ -44,9 +44,7 @@ def but_cam(method: str) -> bool:
 
 def no_classes(method: str) -> bool:
     """The output is a map, not a row of scores."""
-    return method == "GradCAM of an embedding" or (
-        method.startswith("AttentionFilter") and " of " not in method
-    )
+    return method == "GradCAM of an embedding" or (method.startswith("AttentionFilter") and " of " not in method)
 
 
 def but_vanilla(method: str) -> bool:

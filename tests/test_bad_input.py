@@ -51,9 +51,7 @@ def test_a_networks_own_error_comes_through() -> None:
         l2caf.explain(seeded(nets.pooled), pixels(channels=5))
 
 
-@pytest.mark.parametrize(
-    ("make", "kind"), [(nets.Pair, "tuple of 2"), (nets.Named, "dict with 'one', 'other'")]
-)
+@pytest.mark.parametrize(("make", "kind"), [(nets.Pair, "tuple of 2"), (nets.Named, "dict with 'one', 'other'")])
 def test_an_output_that_is_no_tensor(make: Any, kind: str) -> None:
     with pytest.raises(OutputError, match=rf"{kind}.*select="):
         l2caf.explain(seeded(make), pixels())
@@ -215,16 +213,12 @@ def test_surroundings_make_no_difference(method: str, around: Any) -> None:
         found = METHODS[method](network, inputs)
         maps = found.maps
     torch.testing.assert_close(maps, expected.maps)
-    assert torch.equal(
-        METHODS[method](network, inputs).weights, found.weights
-    )  # also with what was made in there
+    assert torch.equal(METHODS[method](network, inputs).weights, found.weights)  # also with what was made in there
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_training_mode_makes_no_difference(method: str) -> None:
-    network = seeded(
-        lambda: nn.Sequential(*nets.pooled()[:2], nn.BatchNorm2d(8), nn.Dropout(), *nets.pooled()[2:])
-    )
+    network = seeded(lambda: nn.Sequential(*nets.pooled()[:2], nn.BatchNorm2d(8), nn.Dropout(), *nets.pooled()[2:]))
     expected = METHODS[method](network, pixels())
     found = METHODS[method](network.train(), pixels())
     assert torch.equal(found.maps, expected.maps)
@@ -260,9 +254,7 @@ def loud() -> nn.Module:
 
 
 def alike(one: Tensor, other: Tensor) -> float:
-    return float(
-        torch.nn.functional.cosine_similarity(one.float().flatten(1), other.float().flatten(1)).min()
-    )
+    return float(torch.nn.functional.cosine_similarity(one.float().flatten(1), other.float().flatten(1)).min())
 
 
 @pytest.mark.parametrize("method", METHODS)

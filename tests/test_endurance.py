@@ -79,9 +79,7 @@ def test_threads_get_what_one_thread_gets() -> None:
     own = [seeded(nets.curved, seed) for seed in range(4)]
     work = [(network, pixels(seed=seed), objective) for seed, network in enumerate([shared, *own, shared])
             for objective in (None, ClassSpecific(1))]  # fmt: skip
-    expected = [
-        l2caf.explain(network, inputs, objective=objective).weights for network, inputs, objective in work
-    ]
+    expected = [l2caf.explain(network, inputs, objective=objective).weights for network, inputs, objective in work]
     barrier = threading.Barrier(4)
 
     def explain(place: int) -> torch.Tensor:

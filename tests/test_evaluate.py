@@ -47,7 +47,8 @@ class Bright(nn.Module):
         return self.scores(self.mean(self.pool(x)).flatten(1))
 
 def build():
-    return Bright(), Preprocessing(input_size=(64, 64), resize_size=(64, 64), mean=(0, 0, 0), std=(1, 1, 1), fit="squash")
+    size = (64, 64)
+    return Bright(), Preprocessing(input_size=size, resize_size=size, mean=(0, 0, 0), std=(1, 1, 1), fit="squash")
 """
 
 

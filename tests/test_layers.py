@@ -65,9 +65,7 @@ def test_default_layer_of_known_networks(name: str) -> None:
     assert (layer.name, layer.layout.grid) == (expected, grid)
 
 
-@pytest.mark.parametrize(
-    "make", [nets.Tokens, lambda: zoo("timm:vit_tiny_patch16_224")], ids=["tiny", "timm"]
-)
+@pytest.mark.parametrize("make", [nets.Tokens, lambda: zoo("timm:vit_tiny_patch16_224")], ids=["tiny", "timm"])
 def test_a_class_token_alone_reaches_the_output_through_an_earlier_layer(
     make: Callable[[], nn.Module],
 ) -> None:

@@ -71,9 +71,7 @@ def test_false_friends(name: str) -> None:
     ],
     ids=str,
 )
-def test_weighing_multiplies_each_position_and_leaves_prefix_tokens(
-    layout: Layout, shape: tuple[int, ...]
-) -> None:
+def test_weighing_multiplies_each_position_and_leaves_prefix_tokens(layout: Layout, shape: tuple[int, ...]) -> None:
     features = torch.randn(shape)
     weights = torch.randn(2, layout.positions)
     weighed = layout.weigh(features, weights)

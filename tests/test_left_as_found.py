@@ -34,9 +34,7 @@ def state_of(network: nn.Module) -> dict[str, Any]:
         "values": {name: tensor.detach().clone() for name, tensor in tensors.items()},
         "versions": {name: tensor._version for name, tensor in tensors.items()},
         "requires_grad": {name: tensor.requires_grad for name, tensor in tensors.items()},
-        "grads": {
-            name: None if tensor.grad is None else tensor.grad.clone() for name, tensor in tensors.items()
-        },
+        "grads": {name: None if tensor.grad is None else tensor.grad.clone() for name, tensor in tensors.items()},
         "modes": {name: module.training for name, module in network.named_modules()},
         "attributes": {name: sorted(module.__dict__) for name, module in network.named_modules()},
         "hooks": {
@@ -109,9 +107,7 @@ class Trips(nn.Module):
         return x
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("half-way"), KeyboardInterrupt(), ZeroDivisionError()], ids=repr
-)
+@pytest.mark.parametrize("error", [RuntimeError("half-way"), KeyboardInterrupt(), ZeroDivisionError()], ids=repr)
 @pytest.mark.parametrize("run", [0, 1, 2, 3, 5])
 @pytest.mark.parametrize("method", ["AttentionFilter", "AttentionFilter by descent", "GradCAM"])
 def test_after_an_error_in_a_module(method: str, run: int, error: BaseException) -> None:

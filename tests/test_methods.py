@@ -32,9 +32,7 @@ TARGETS: dict[str, tuple[Callable[[], nn.Module], str]] = {
 }
 
 
-def grids_of_other(
-    network: nn.Module, layer: str, inputs: Tensor, targets: list[Any]
-) -> tuple[Tensor, Tensor]:
+def grids_of_other(network: nn.Module, layer: str, inputs: Tensor, targets: list[Any]) -> tuple[Tensor, Tensor]:
     """pytorch-grad-cam's maps at the layer's grid (rectified) and at the input's size (scaled to 0..1)."""
     with OtherGradCAM(network, [network.get_submodule(layer)]) as other:
         scaled = torch.as_tensor(other(inputs.clone(), targets=targets))

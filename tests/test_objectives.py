@@ -28,9 +28,7 @@ def test_class_specific_is_the_papers_formula_on_centred_logits(chosen: int) -> 
     (loss,) = ClassSpecific(chosen).ask(untouched).losses
     torch.testing.assert_close(loss(filtered), papers(filtered - filtered.mean(dim=1, keepdim=True), chosen))
     shifted = filtered + torch.randn(4, 1)
-    torch.testing.assert_close(
-        loss(shifted), loss(filtered), rtol=0, atol=1e-5
-    )  # as softmax, it does not notice
+    torch.testing.assert_close(loss(shifted), loss(filtered), rtol=0, atol=1e-5)  # as softmax, it does not notice
 
 
 def test_published_form() -> None:
@@ -43,9 +41,7 @@ def test_published_form() -> None:
 def test_class_oblivious() -> None:
     untouched, filtered = torch.randn(2, 4, 3, 5)
     (loss,) = ClassOblivious().ask(untouched).losses
-    expected = torch.stack(
-        [(a - b).flatten().dot((a - b).flatten()) for a, b in zip(untouched, filtered, strict=True)]
-    )
+    expected = torch.stack([(a - b).flatten().dot((a - b).flatten()) for a, b in zip(untouched, filtered, strict=True)])
     torch.testing.assert_close(loss(filtered), expected)
     assert torch.equal(loss(untouched), torch.zeros(4))
 
@@ -194,9 +190,7 @@ def test_keeping_a_later_layer_instead_of_the_output() -> None:
     call = replay.later_call("3")
     kept = replay.filtered(torch.ones(2, 16), until=call)
     found = replay.filtered(heatmap.weights.flatten(1), until=call)
-    torch.testing.assert_close(
-        (kept - found).square().sum(dim=1).double(), heatmap.solution.loss, rtol=1e-4, atol=1e-7
-    )
+    torch.testing.assert_close((kept - found).square().sum(dim=1).double(), heatmap.solution.loss, rtol=1e-4, atol=1e-7)
     beyond = l2caf.explain(network, pixels(), objective=ClassOblivious(at="4"))
     assert beyond.solution.endpoint == "4"
     assert beyond.solution.solver == "Riemannian"

@@ -36,9 +36,7 @@ def test_the_front_door() -> None:
     names = list(inspect.signature(l2caf.explain).parameters)
     assert names == ["network", "inputs", "objective", "layer", "call", "filter", "solver", "select"]
     kinds = {name: parameter.kind for name, parameter in inspect.signature(l2caf.explain).parameters.items()}
-    assert all(
-        kind is inspect.Parameter.KEYWORD_ONLY for name, kind in kinds.items() if name not in names[:2]
-    )
+    assert all(kind is inspect.Parameter.KEYWORD_ONLY for name, kind in kinds.items() if name not in names[:2])
 
 
 def test_what_a_heatmap_and_a_solution_hold() -> None:
@@ -63,9 +61,7 @@ def test_importing_is_quick_and_brings_no_torch() -> None:
         "if name in sys.modules]]))"
     )
     runs = [
-        json.loads(
-            subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
-        )
+        json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout)
         for _ in range(3)
     ]
     assert min(took for took, _ in runs) < 0.3

@@ -120,9 +120,7 @@ def assert_replays(network: nn.Module, inputs: Tensor, **where: Any) -> Replay:
         expected = by_hook(network, inputs, replay, filtered)
         assert (replay.filtered(filtered) - expected).abs().max() <= 2e-6 * max(scale, expected.abs().max())
         assert (replay.whole(filtered) - expected).abs().max() <= 2e-6 * max(scale, expected.abs().max())
-    assert not torch.allclose(replay.filtered(weights), untouched, rtol=1e-3), (
-        "the filter makes no difference"
-    )
+    assert not torch.allclose(replay.filtered(weights), untouched, rtol=1e-3), "the filter makes no difference"
     return replay
 
 
@@ -173,9 +171,7 @@ def test_gradient_in_the_filter(case: str) -> None:
     network = seeded(make).double()
     replay = Replay(network, torch.rand(1, *size, dtype=torch.float64), layer=layer, call=call, select=select)
     start = torch.rand(1, replay.positions, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda f: replay.filtered(f).sum(dim=-1), (start,), fast_mode=True, atol=1e-6
-    )
+    assert torch.autograd.gradcheck(lambda f: replay.filtered(f).sum(dim=-1), (start,), fast_mode=True, atol=1e-6)
 
 
 def test_only_what_follows_the_layer_is_computed() -> None:
@@ -185,9 +181,7 @@ def test_only_what_follows_the_layer_is_computed() -> None:
     for name, module in network.named_modules():
         if isinstance(module, (nn.Conv2d, nn.ConvTranspose2d)):
             # A pre-hook runs for answered modules too; what matters is what they compute.
-            module.register_forward_hook(
-                lambda m, args, out, name=name: ran.append(name) if out.grad_fn else None
-            )
+            module.register_forward_hook(lambda m, args, out, name=name: ran.append(name) if out.grad_fn else None)
     replay.filtered(torch.ones(2, 16, requires_grad=True))
     assert ran == ["bottom", "up2", "up1", "answer"]
 

@@ -39,9 +39,7 @@ def posed(
     filter: Filter | None = None,
     **where: str,
 ) -> Problem:
-    (problem,), _ = pose(
-        Head(Replay(network, inputs, **where)), filter or UnitL2(), objective or ClassOblivious()
-    )
+    (problem,), _ = pose(Head(Replay(network, inputs, **where)), filter or UnitL2(), objective or ClassOblivious())
     return problem
 
 
@@ -93,9 +91,7 @@ def _rank_one() -> Known:
 
 def _positions() -> Known:
     # Nine equal positions: all that a unit filter can do is to shrink them all, (1 - 1/3)^2 each.
-    return Known(
-        each_position(), torch.ones(1, 1, 3, 3), ClassOblivious(), 9 * (2 / 3) ** 2, torch.full((9,), 1 / 3)
-    )
+    return Known(each_position(), torch.ones(1, 1, 3, 3), ClassOblivious(), 9 * (2 / 3) ** 2, torch.full((9,), 1 / 3))
 
 
 def _planted(network: nn.Module, objective: Objective, minimum: float, *, affine: bool) -> Known:
@@ -134,18 +130,14 @@ KNOWN: dict[str, Callable[[], Known]] = {
     ),
     "planted position, each": lambda: _planted(each_position(), ClassOblivious(), 0.0, affine=True),
     "planted position, bent": lambda: _planted(bent(0.5), ClassOblivious(), 0.0, affine=False),
-    "planted class, bent": lambda: _planted(
-        bent(0.5), ClassSpecific(5), -2 * (8 / 9) * math.tanh(1.0), affine=False
-    ),
+    "planted class, bent": lambda: _planted(bent(0.5), ClassSpecific(5), -2 * (8 / 9) * math.tanh(1.0), affine=False),
     "two classes": _two_classes,
     "embedding": _one_embedding,
 }
 
 
 @pytest.mark.parametrize("case", KNOWN)
-@pytest.mark.parametrize(
-    "solver", SOLVERS, ids=lambda solver: f"{solver.name}{'+Adam' if solver is DESCENT else ''}"
-)
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: f"{solver.name}{'+Adam' if solver is DESCENT else ''}")
 def test_known_minimum(solver: Solver, case: str) -> None:
     known = KNOWN[case]()
     problem = posed(known.network, known.inputs, known.objective)
@@ -159,11 +151,7 @@ def test_known_minimum(solver: Solver, case: str) -> None:
     with torch.no_grad():
         untouched = float(problem.losses(torch.ones(1, 9) / 3))
         again = float(problem.losses(found))
-    slack = (
-        1e-5 * max(abs(known.minimum), abs(untouched))
-        if solution.solver == "Exact"
-        else 2e-3 * abs(untouched)
-    )
+    slack = 1e-5 * max(abs(known.minimum), abs(untouched)) if solution.solver == "Exact" else 2e-3 * abs(untouched)
     assert float(solution.loss) == pytest.approx(known.minimum, abs=slack + 1e-6)
     assert again == pytest.approx(float(solution.loss), abs=1e-4 * abs(untouched) + 1e-6)
     assert float(found[0] @ known.filter) > (1 - 1e-6 if solution.solver == "Exact" else 0.99)
@@ -193,9 +181,7 @@ def strong(network: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("case", AFFINE)
-@pytest.mark.parametrize(
-    "objective", [ClassOblivious(), ClassSpecific(0), ClassSpecific(0, published=True)], ids=repr
-)
+@pytest.mark.parametrize("objective", [ClassOblivious(), ClassSpecific(0), ClassSpecific(0, published=True)], ids=repr)
 def test_exact_against_descent_run_to_convergence(case: str, objective: Objective) -> None:
     make, where = AFFINE[case]
     if case == "a head of one class" and objective == ClassSpecific(0):
@@ -249,9 +235,7 @@ CURVED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "tokens": (nets.Tokens, (3, 32, 32)),
 }
 OBLIVIOUS, SPECIFIC = 1.001, 0.01
-NOT_CONVEX = {
-    "rectified after the layer": 1.002
-}  # a negative weight lets through what the rectifier held back
+NOT_CONVEX = {"rectified after the layer": 1.002}  # a negative weight lets through what the rectifier held back
 
 
 @pytest.mark.parametrize("case", CURVED)
@@ -260,9 +244,7 @@ def test_riemannian_is_as_good_as_the_best_descent(case: str) -> None:
     network = strong(seeded(make, 1))
     problem = posed(network, torch.rand(2, *size, generator=torch.Generator().manual_seed(2)))
     solution = Riemannian().solve(problem)
-    descents = [
-        GradientDescent(steps=600, adam=True, learning_rate=rate).solve(problem) for rate in (0.1, 0.02)
-    ]
+    descents = [GradientDescent(steps=600, adam=True, learning_rate=rate).solve(problem) for rate in (0.1, 0.02)]
     best = torch.stack([descent.loss for descent in descents]).amin(dim=0)
     assert (solution.loss <= NOT_CONVEX.get(case, OBLIVIOUS) * best + 1e-7).all()
     assert (solution.evaluations <= Riemannian().evaluations + 1).all()
@@ -403,8 +385,7 @@ def test_a_rectifier_after_the_mean_is_not_taken_for_affine(seed: int) -> None:
 def test_same_seed_same_filter_another_seed_another_path() -> None:
     network = seeded(nets.curved)
     one, again, other = (
-        l2caf.explain(network, pixels(), solver=GradientDescent(steps=30, seed=seed)).maps
-        for seed in (1, 1, 2)
+        l2caf.explain(network, pixels(), solver=GradientDescent(steps=30, seed=seed)).maps for seed in (1, 1, 2)
     )
     assert torch.equal(one, again)
     assert not torch.allclose(one, other)

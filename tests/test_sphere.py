@@ -13,9 +13,7 @@ from l2caf.solvers.sphere import nearest_on_sphere
 SINGLE = torch.finfo(torch.float32).eps
 
 
-def random_jacobian(
-    rows: int, positions: int, *, rank: int | None = None, shift: float = 0.0, seed: int = 0
-) -> Tensor:
+def random_jacobian(rows: int, positions: int, *, rank: int | None = None, shift: float = 0.0, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
@@ -136,9 +134,7 @@ def test_a_batch_is_its_samples() -> None:
 @pytest.mark.parametrize("factor", [1e-12, 1.0, 1e12])
 def test_scale_of_the_jacobian_does_not_matter(factor: float) -> None:
     jacobian = random_jacobian(20, 16, shift=1.0)[None]
-    torch.testing.assert_close(
-        nearest_on_sphere(factor * jacobian), nearest_on_sphere(jacobian), rtol=0, atol=1e-9
-    )
+    torch.testing.assert_close(nearest_on_sphere(factor * jacobian), nearest_on_sphere(jacobian), rtol=0, atol=1e-9)
 
 
 def test_two_orthogonal_positions_by_hand() -> None:

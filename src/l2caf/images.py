@@ -28,7 +28,7 @@ def open_image(path: str | os.PathLike[str]) -> Image.Image:
     """
     path = Path(path)
     _check_file(path)
-    # Warnings are left alone: to set their filters aside changes them for all threads, and pictures are read by several.
+    # Warnings are left alone: to set their filters aside does so for all threads, and several read pictures.
     try:
         return _decode(path)
     except ImageError:

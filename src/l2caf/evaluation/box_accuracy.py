@@ -111,9 +111,7 @@ def _hits(ious: ArrayLike, needed: Sequence[float]) -> NDArray[np.bool_]:
     """Tell for each image, demand and threshold (N, D, T) whether the box is good enough."""
     table = np.asarray(ious, np.float64)
     if table.ndim != 2 or 0 in table.shape:
-        raise InputError(
-            f"IoUs are needed for each image and threshold (N, T), but the shape is {table.shape}."
-        )
+        raise InputError(f"IoUs are needed for each image and threshold (N, T), but the shape is {table.shape}.")
     if not len(needed):
         raise InputError("No IoU was asked for; give at least one demand, such as 0.5.")
     return table[:, None, :] >= np.asarray(needed, np.float64)[:, None]

@@ -39,9 +39,7 @@ class Interval:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def mean_interval(
-    values: ArrayLike, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
-) -> Interval:
+def mean_interval(values: ArrayLike, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0) -> Interval:
     """Give the mean over images (N,) with its interval.
 
     >>> mean_interval([1, 0, 1, 1]).value

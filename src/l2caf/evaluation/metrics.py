@@ -60,9 +60,7 @@ def localised_by_prediction(
     hits = located(ious, needed=needed)
     right = _right(predicted, labels, top)
     if hits.shape[:1] != right.shape[:1] or hits.ndim < 2 or hits.shape[1] < right.shape[1]:
-        raise InputError(
-            f"IoUs of shape {hits.shape} do not give one number for each of the top {top} predictions."
-        )
+        raise InputError(f"IoUs of shape {hits.shape} do not give one number for each of the top {top} predictions.")
     hits = hits[:, : right.shape[1]]
     return np.asarray((hits & right.reshape(*right.shape, *[1] * (hits.ndim - 2))).any(axis=1))
 
@@ -78,9 +76,7 @@ def pointed(heat: ArrayLike, truths: ArrayLike, *, tolerance: float = 0) -> bool
     """
     values = np.asarray(heat, np.float64)
     if values.ndim != 2 or not values.size or np.isnan(values).any():
-        raise InputError(
-            "The pointing game needs a map (H, W) with pixels and without NaN; leave this map out."
-        )
+        raise InputError("The pointing game needs a map (H, W) with pixels and without NaN; leave this map out.")
     y, x = np.unravel_index(values.argmax(), values.shape)
     # The first pixel whose centre the box holds, and the first after it whose centre it does not.
     low_x, low_y, stop_x, stop_y = np.ceil(_boxes(truths) - 0.5).T
@@ -124,9 +120,7 @@ def _right(predicted: ArrayLike, labels: ArrayLike, top: int) -> Hits:
             "give (N, P) and (N,)."
         )
     if not 1 <= top <= ranked.shape[1]:
-        raise InputError(
-            f"The top {top} were asked of {ranked.shape[1]} predictions; give as many as are looked at."
-        )
+        raise InputError(f"The top {top} were asked of {ranked.shape[1]} predictions; give as many as are looked at.")
     return ranked[:, :top] == real[:, None]
 
 
@@ -135,7 +129,5 @@ def _boxes(truths: ArrayLike) -> Floats:
     if boxes.size == 0:
         return boxes.reshape(0, 4)
     if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise InputError(
-            f"Ground-truth boxes have the shape (n, 4), not {boxes.shape}; give x0, y0, x1, y1 each."
-        )
+        raise InputError(f"Ground-truth boxes have the shape (n, 4), not {boxes.shape}; give x0, y0, x1, y1 each.")
     return boxes

@@ -23,7 +23,8 @@ h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; } p.note, 
 th, td { padding: .35rem .8rem .35rem 0; text-align: right; border-bottom: 1px solid #e8eaed; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } td.best { font-weight: 650; }
 figure { display: inline-block; margin: 0 1rem 1rem 0; vertical-align: top; } svg { max-width: 100%; height: auto; }
-.tile { display: grid; gap: .5rem; margin: .8rem 0 1.4rem; } .tile img { width: 100%; display: block; border-radius: 4px; }
+.tile { display: grid; gap: .5rem; margin: .8rem 0 1.4rem; }
+.tile img { width: 100%; display: block; border-radius: 4px; }
 .tile figcaption { font-size: 13px; } .tile figure { margin: 0; } .name { font-weight: 600; overflow-wrap: anywhere; }
 .green { color: #00a344; } .blue { color: #2979ff; }
 """
@@ -102,12 +103,11 @@ def _scores(results: Mapping[str, Any]) -> str:
             for m in measures
         ]
         rows.append(f"<tr><td>{escape(TITLES[name])}</td>{''.join(cells)}</tr>")
-    classification = ", ".join(
-        f"{key.replace('top', 'top-')} {shown(value)}" for key, value in results["classification"].items()
-    )
+    classified = results["classification"].items()
+    classification = ", ".join(f"{key.replace('top', 'top-')} {shown(value)}" for key, value in classified)
     note = (
-        f"Per cent of {results['images']} images, with 95 % intervals; boxes at {100 * results['threshold']:.0f} % of the "
-        "maximum unless the measure chooses its own threshold."
+        f"Per cent of {results['images']} images, with 95 % intervals; boxes at {100 * results['threshold']:.0f} % of "
+        "the maximum unless the measure chooses its own threshold."
     )
     if classification:
         note += f" Classification: {classification}."

@@ -1,7 +1,7 @@
 """`RowFile`: rows of results on disk, written block by block, so that a killed run goes on where it was.
 
-Images are taken in blocks that depend on nothing but their order. The rows of a block are appended in one piece, and end
-with a row that says so; whatever follows the last such row when a run starts again was cut off, is dropped, and its
+Images are taken in blocks that depend on nothing but their order. The rows of a block are appended in one piece, and
+end with a row that says so; whatever follows the last such row when a run starts again was cut off, is dropped, and its
 block is done anew. So a run that was killed any number of times leaves the very rows of one that was not.
 """
 

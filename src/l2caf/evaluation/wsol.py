@@ -1,7 +1,7 @@
 """Weakly supervised localisation: how well the maps of several methods find the objects of a labelled data set.
 
-The network runs once an image for all methods together. A class-specific method is asked about the image's own label: the
-box of the prediction that is right is what the paper's top-1 and top-5 localisation look at, so one map a method
+The network runs once an image for all methods together. A class-specific method is asked about the image's own label:
+the box of the prediction that is right is what the paper's top-1 and top-5 localisation look at, so one map a method
 serves them and the GT-known measures alike. Where the labels are not classes of the network (birds under an
 ImageNet network), it is asked about the network's own first choice, and only GT-known measures are given.
 """
