@@ -116,6 +116,7 @@ def test_planted_methods_get_the_verdict_that_is_known(
     assert method.verdict == PLANTED[planted], method.sentence
     assert method.logits.verdict == PLANTED[planted]
     assert method.sentence.startswith("Fails" if PLANTED[planted] == Verdict.FAILS else "Passes")
+    assert ("same for every image" in method.sentence) == (planted in (Constant, Flat))
     if planted is not Weights:
         assert method.all_layers.kept.value == pytest.approx(1)
 
@@ -133,6 +134,15 @@ def test_class_oblivious_maps_hardly_feel_a_random_logits_layer_and_class_specif
     assert specific.logits.kept.value < 0.5
     assert "Johnson" in oblivious.sentence or oblivious.verdict == Verdict.FAILS
     assert "Johnson" not in specific.sentence
+
+
+def test_a_head_that_normalises_is_said_to_be_kept_before_its_logits(images: Tensor) -> None:
+    network = seeded(lambda: nn.Sequential(*list(normed())[:-1], nn.LayerNorm(16, eps=1e-12), nn.Linear(16, 6)))
+    measure_statistics(network, network.modules(), images)
+    method = sanity_check(network, images, methods=["l2caf"], seeds=1, stages=2).methods["l2caf"]
+    assert method.endpoint != "output"
+    assert method.logits.kept.value == pytest.approx(1)
+    assert "before the logits layer" in method.sentence or method.verdict == Verdict.FAILS
 
 
 def test_all_methods_are_measured_at_every_stage(network: nn.Module, images: Tensor) -> None:
@@ -294,6 +304,22 @@ def test_a_method_that_does_not_fit_is_named_and_the_rest_goes_on(images: Tensor
     assert "CAM needs" in found.refused["cam"]
     with pytest.raises(MethodError):
         sanity_check(curved, images, methods=["cam"], seeds=1, stages=2)
+
+
+def test_a_method_that_gives_up_on_the_way_is_named_and_the_rest_goes_on(network: nn.Module, images: Tensor) -> None:
+    class Picky(Weights):
+        asked = 0
+
+        def formula(self, head: Head) -> Maps:
+            Picky.asked += 1
+            if Picky.asked > 4:
+                raise MethodError("enough.")
+            return super().formula(head)
+
+    both = {"picky": lambda _: Picky(), "edges": lambda _: Edges()}
+    found = sanity_check(network, images, methods=both, seeds=2, stages=3)
+    assert list(found.methods) == ["edges"] == list(found.maps)
+    assert "enough" in found.refused["picky"]
 
 
 def test_figures_show_every_method(network: nn.Module, images: Tensor) -> None:

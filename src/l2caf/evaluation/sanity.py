@@ -112,11 +112,21 @@ class _Trial:
         self.random += randomize(self.network, stage.adds, first=first, seed=self.seed)
         measure_statistics(self.network, self.random, self.inputs)
         heads = self._heads()
-        for name, methods in self.methods.items():
-            views = _looked(methods, heads)
+        for name, methods in list(self.methods.items()):
+            try:
+                views = _looked(methods, heads)
+            except (MethodError, OutputError) as error:  # it fitted the trained network, but not this one
+                self._give_up(name, f"with {stage.depth} random layers it says: {error}")
+                continue
             self.rows[name][-1].append(_compared(self.before[name], views))
             if self.seed == 0:
                 self.seen[name].append(views.shown[0])
+
+    def _give_up(self, name: str, why: str) -> None:
+        self.refused[name] = why
+        del self.methods[name], self.seen[name]
+        if not self.methods:
+            raise MethodError(f"No method goes all the way down the cascade; {name}: {why}")
 
     def report(self, plan: tuple[Stage, ...], seeds: int) -> Sanity:
         return Sanity(
@@ -138,6 +148,7 @@ class _Trial:
             empty=np.array([[row.empty for row in seed] for seed in rows]),
             is_oblivious=_is_oblivious(self.methods[name][0]),
             head_is_affine=self.affine,
+            endpoint=self.before[name].endpoint,
         )
 
     def _heads(self) -> list[Head]:
@@ -154,6 +165,7 @@ class _Views:
 
     shown: Floats
     signed: Floats | None
+    endpoint: str  # where the objective was measured, "output" for most
 
 
 @dataclass(frozen=True)
@@ -198,9 +210,11 @@ def _looked(methods: Sequence[Method], heads: Sequence[Head]) -> _Views:
         heatmaps = [method.on(head) for method, head in zip(methods, heads, strict=True)]
     heatmaps = [replace(heatmap, size=_size(heatmap)) for heatmap in heatmaps]
     signed = torch.cat([heatmap.signed for heatmap in heatmaps])
+    solution = heatmaps[0].solution
     return _Views(
         torch.cat([heatmap.maps for heatmap in heatmaps]).cpu().numpy(),
         signed.cpu().numpy() if bool((signed < 0).any()) else None,
+        "output" if solution is None else solution.endpoint,
     )
 
 

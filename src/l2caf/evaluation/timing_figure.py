@@ -17,7 +17,7 @@ _COLORS = dict(zip(TITLES, ("#9aa0a6", COLORS[2], COLORS[0], COLORS[4], COLORS[1
 def plot(timings: Sequence[Timing], *, machine: str = "") -> Figure:
     """Seconds a frame, one group of bars a network; hatched bars are extrapolated from a few steps."""
     paper = [timing for timing in timings if timing.paper]
-    made = figure(3.2 + 2.3 * len(timings) + 1.4 * len(paper), 5.4)
+    made = figure(max(9.5, 3.2 + 2.3 * len(timings) + 1.3 * len(paper)), 5.8)
     widths = [max(1, len(timings)), 0.62 * max(1, len(paper))] if paper else [1]
     panels = made.subplots(1, len(widths), width_ratios=widths, sharey=True, squeeze=False)[0]
     _bars(panels[0], [(_label(timing), timing.seconds, timing.extrapolated) for timing in timings])
@@ -37,7 +37,8 @@ def plot(timings: Sequence[Timing], *, machine: str = "") -> Figure:
         loc="outside lower center",
         ncols=len(lines),
         frameon=False,
-        title=f"hatched: extrapolated from a few steps  ·  {machine}; the paper does not name its machine",
+        title=f"hatched: extrapolated from a few steps  ·  {machine}"
+        + ("; the paper does not name its machine" if paper else ""),
         title_fontproperties={"size": 9},
     )
     made.suptitle("How long one map takes", fontweight="bold", x=0.01, ha="left")
@@ -66,7 +67,7 @@ def _bars(axes: Any, groups: Sequence[tuple[str, dict[str, float], Sequence[str]
                 xytext=(0, 3),
                 textcoords="offset points",
                 ha="center",
-                fontsize=8,
+                fontsize=7.5,
                 color=INK,
             )
     axes.set_yscale("log")

@@ -81,6 +81,7 @@ class MethodSanity:
     empty: npt.NDArray[np.bool_] = field(repr=False)
     is_oblivious: bool = False
     head_is_affine: bool = False
+    endpoint: str = "output"
 
     @cached_property
     def logits(self) -> Finding:
@@ -130,6 +131,8 @@ class MethodSanity:
             said += " of other images"
         else:
             said = "Fails: with all weights random its maps are still much as they were"
+            if min(found.control.values()) > 1 - _ROOM:
+                said += ", and they are the same for every image"
         text = f"{said} (likeness kept: {_share(found.kept)})."
         if found.verdict != Verdict.FAILS:
             text += f" {self._about_logits(self.logits)}"
@@ -142,7 +145,9 @@ class MethodSanity:
         if logits.verdict == Verdict.PASSES:
             return f"The logits layer alone is enough for that (kept: {_share(logits.kept)})."
         text = f"With only the logits layer random it keeps {_share(logits.kept)}."
-        if self.is_oblivious and self.head_is_affine:
+        if self.is_oblivious and self.endpoint != "output":
+            text += f" It keeps what comes out of {self.endpoint}, before the logits layer, so it cannot feel that."
+        elif self.is_oblivious and self.head_is_affine:
             text += (
                 " That is how a class-oblivious map is made: it keeps distances between outputs, a random"
                 " linear layer keeps distances between features (Johnson and Lindenstrauss), so the map"
