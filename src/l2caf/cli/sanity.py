@@ -24,7 +24,7 @@ def command(
     images: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[IMG]...",
+            metavar="IMG",
             help="Files and folders. [dim]Default: photographs that are installed.[/dim]",
             show_default=False,
         ),

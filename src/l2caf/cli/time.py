@@ -20,7 +20,7 @@ def command(
     networks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NETWORK]...",
+            metavar="NETWORK",
             help="Names from 'l2caf networks'."
             " [dim]Default: the embedded one, ResNet-50, GoogLeNet, DenseNet-161, VGG-16.[/dim]",
             show_default=False,
