@@ -11,7 +11,8 @@ L2cafError
 │   ├── WeightsError        a weights file that does not fit
 │   └── CatalogueError      a name that leads to no network
 ├── MethodError             this method, filter or solver does not fit this problem
-└── FileError               something that cannot be written
+├── FileError               something that cannot be written
+└── ExtraError              a part that is not installed
 
 Every message is one sentence that names the fault and the remedy.
 """
@@ -65,3 +66,7 @@ class MethodError(L2cafError):
 
 class FileError(L2cafError, OSError):
     """Something that cannot be written."""
+
+
+class ExtraError(L2cafError, ImportError):
+    """A part of l2caf whose extra is not installed."""

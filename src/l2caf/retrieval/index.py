@@ -1,0 +1,163 @@
+"""`Index`: vectors with their names, searched exactly by faiss, and kept in one file.
+
+On the unit circle the nearest is the one of the greatest inner product (cosine), elsewhere the one at the least
+distance. The file names the network whose vectors it holds, since those of another one mean nothing beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError, ExtraError
+from ..rendering.files import write_whole
+from .embedder import Embedded, Embedder, Vectors, on_circle
+
+Ints = npt.NDArray[np.int64]
+SUFFIX = ".npz"
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The nearest of each query, best first: their places in the index, and cosines or distances, (Q, k) each."""
+
+    indices: Ints
+    scores: Vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Vectors (N, d) that can be asked for their neighbours.
+
+    vectors      as they are compared: of length 1 where `normalized`
+    identity     of the network that made them
+    stamp        whatever else must be the same for the index to be used again, such as the list of files
+
+    >>> index = Index.of([[1.0, 0.0], [0.0, 2.0]], ["right", "up"], normalized=True)
+    >>> [index.names[place] for place in index.query([[1.0, 3.0]], 2).indices[0]]
+    ['up', 'right']
+    """
+
+    vectors: Vectors
+    names: tuple[str, ...]
+    normalized: bool
+    identity: str = ""
+    network: str = ""
+    stamp: str = ""
+
+    @classmethod
+    def of(cls, vectors: npt.ArrayLike, names: Sequence[str], *, normalized: bool, **more: str) -> Index:
+        """Index vectors (N, d) under their names."""
+        given = np.ascontiguousarray(vectors, np.float32)
+        if given.ndim != 2 or len(given) != len(names):
+            raise InputError(f"Vectors of shape {given.shape} cannot have {len(names)} names: give (N, d) and N.")
+        if not len(given):
+            raise InputError("There is nothing to index: give at least one picture that can be read.")
+        if not np.isfinite(given).all():
+            raise InputError("Some vectors hold NaN or infinity: leave those pictures out.")
+        return cls(on_circle(given) if normalized else given, tuple(names), normalized, **more)
+
+    @classmethod
+    def made_by(cls, embedder: Embedder, embedded: Embedded, *, stamp: str = "") -> Index:
+        """Index what a network made of pictures."""
+        return cls.of(
+            embedded.vectors,
+            embedded.names,
+            normalized=embedder.normalized,
+            identity=embedder.identity,
+            network=embedder.name,
+            stamp=stamp,
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def query(self, vectors: npt.ArrayLike, top: int) -> Neighbours:
+        """Find the `top` nearest of each vector (Q, d), or all if there are fewer."""
+        asked = np.ascontiguousarray(vectors, np.float32)
+        if asked.ndim != 2 or asked.shape[1] != self.vectors.shape[1]:
+            raise InputError(
+                f"Queries of shape {asked.shape} cannot be sought among vectors of {self.vectors.shape[1]} numbers:"
+                " give (Q, d) of the same network."
+            )
+        if top < 1:
+            raise InputError(f"{top} neighbours were asked for: give 1 or more.")
+        scores, indices = self._faiss.search(on_circle(asked) if self.normalized else asked, min(top, len(self)))
+        return Neighbours(indices, scores if self.normalized else np.sqrt(scores.clip(min=0)))
+
+    def neighbours_of_itself(self, top: int) -> Neighbours:
+        """Find the `top` nearest of each vector among all others."""
+        found = self.query(self.vectors, top + 1)
+        # Among copies of one picture it need not come first itself, nor be found at all.
+        others = found.indices != np.arange(len(self))[:, None]
+        others[others.all(axis=1), -1] = False
+        kept = max(0, found.indices.shape[1] - 1)
+        shape = (len(self), kept)
+        return Neighbours(found.indices[others].reshape(shape), found.scores[others].reshape(shape))
+
+    @cached_property
+    def _faiss(self) -> Any:
+        faiss = import_faiss()
+        size = self.vectors.shape[1]
+        index = faiss.IndexFlatIP(size) if self.normalized else faiss.IndexFlatL2(size)
+        index.add(self.vectors)
+        return index
+
+    def save(self, path: str | Path) -> Path:
+        """Write one file, whole or not at all; its suffix is .npz."""
+        path = Path(path).with_suffix(SUFFIX)
+        about = {
+            "names": self.names,
+            "normalized": self.normalized,
+            "identity": self.identity,
+            "network": self.network,
+            "stamp": self.stamp,
+        }
+        with write_whole(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, vectors=self.vectors, about=np.array(json.dumps(about)))
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path, *, embedder: Embedder | None = None) -> Index:
+        """Read an index; one that was made by another network than `embedder` is refused."""
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"There is no index '{path}': make one first, or check the path.")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                about = json.loads(str(file["about"]))
+                index = cls(
+                    np.ascontiguousarray(file["vectors"], np.float32),
+                    tuple(about["names"]),
+                    bool(about["normalized"]),
+                    str(about["identity"]),
+                    str(about["network"]),
+                    str(about["stamp"]),
+                )
+            whole = index.vectors.ndim == 2 and len(index.vectors) == len(index.names) > 0
+        except Exception as error:  # on unknown bytes numpy and zipfile raise anything
+            raise InputError(f"'{path}' is no index that can be read: remove it, and it is made anew.") from error
+        if not whole:
+            raise InputError(f"'{path}' is no index that can be read: remove it, and it is made anew.")
+        if embedder is not None and index.identity != embedder.identity:
+            raise InputError(
+                f"'{path}' was made by another network ({index.network}) than {embedder.name}: remove it, or give"
+                " the network that made it."
+            )
+        return index
+
+
+def import_faiss() -> Any:
+    """Bring faiss, which only retrieval needs."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise ExtraError("Retrieval needs faiss: pip install 'l2caf[train]'.") from error
+    return faiss
