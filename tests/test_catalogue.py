@@ -172,6 +172,7 @@ def test_listing_shows_the_forms_and_searches_names() -> None:
         "timm:NAME",
         "torchvision:NAME",
         "MODULE:FUNCTION",
+        "FILE.safetensors",
     ]
     assert {"torchvision:vgg16", "timm:vgg16"} <= {row.name for row in catalogue.names("VGG")}
     assert all(row.name.startswith("timm:") for row in catalogue.names("timm:convnext*"))

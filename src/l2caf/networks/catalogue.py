@@ -4,6 +4,7 @@
 - `timm:NAME`: any network of timm
 - `torchvision:NAME`: any network of torchvision
 - `MODULE:FUNCTION`: your own, as `package.nets:build` or `path/to/file.py:build`
+- `FILE.safetensors`: a retrieval network, as `l2caf train retrieval` leaves it
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from l2caf.errors import CatalogueError
 from l2caf.networks import embedded
 from l2caf.networks.class_names import class_index, imagenet_class_names
+from l2caf.networks.embedding import SUFFIX, load_embedding
 from l2caf.networks.entry import CatalogueEntry
 from l2caf.networks.preprocessing import Preprocessing
 from l2caf.networks.timm_networks import load_timm, timm_names
@@ -45,6 +47,8 @@ def load(name: str = DEFAULT, *, weights: str | Path | None = None, pretrained: 
     >>> entry.input_size, entry.class_names[207]
     ((224, 224), 'golden retriever')
     """
+    if name.endswith(SUFFIX):
+        return _checkpoint(name, weights)
     family, _, member = name.partition(":")
     if name == embedded.NAME:
         return embedded.load_embedded(weights=weights, pretrained=pretrained)
@@ -56,6 +60,12 @@ def load(name: str = DEFAULT, *, weights: str | Path | None = None, pretrained: 
     if place and function and family not in ("timm", "torchvision"):
         return load_user_network(name, weights=weights)
     raise CatalogueError(f"There is no network {name!r}: {_hint(name)}.")
+
+
+def _checkpoint(path: str, weights: str | Path | None) -> CatalogueEntry:
+    if weights is not None:
+        raise CatalogueError(f"{path} has weights of its own: give it alone, or name the network that {weights} fits.")
+    return load_embedding(path)
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ def _hint(name: str) -> str:
     known = families.get(wanted) or [full for near in dict.fromkeys(close) for full in families[near]]
     if known:
         return f"the nearest are {', '.join(known[:4])}"
-    return f"take {DEFAULT}, timm:NAME, torchvision:NAME or MODULE:FUNCTION"
+    return f"take {DEFAULT}, timm:NAME, torchvision:NAME, MODULE:FUNCTION or FILE{SUFFIX}"
 
 
 def _embedded_row() -> CatalogueRow:
@@ -132,6 +142,13 @@ def _form_rows() -> list[CatalogueRow]:
             parameters=None,
             needs="a function that returns a torch.nn.Module",
             description="a network of yours, as package.nets:build or path/to/file.py:build",
+        ),
+        CatalogueRow(
+            name=f"FILE{SUFFIX}",
+            source="your own",
+            parameters=None,
+            needs="a checkpoint of 'l2caf train retrieval'",
+            description="a retrieval network, as out/embedding.safetensors",
         ),
     ]
 

@@ -1,0 +1,262 @@
+"""Retrieval networks: backbone → mean over the map → one linear layer → embedding, and their checkpoints.
+
+A checkpoint is one .safetensors file; what it needs to be built and fed again stands in its metadata, and for
+people in a .json of the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from l2caf.errors import CatalogueError, InputError, L2cafError, WeightsError
+from l2caf.networks import embedded
+from l2caf.networks.checkpoint import load_weights
+from l2caf.networks.entry import CatalogueEntry
+from l2caf.networks.preprocessing import Preprocessing
+from l2caf.networks.timm_networks import load_timm
+from l2caf.rendering.files import write_whole
+
+SUFFIX = ".safetensors"
+_METADATA = "l2caf_embedding"
+
+
+@dataclass(frozen=True)
+class EmbeddingConfig:
+    """All that is needed to build a retrieval network again, to feed it, and to compare what it returns.
+
+    backbone      a name of the catalogue: efficientnet_lite0 or timm:NAME
+    normalized    whether embeddings are compared on the unit circle (triplet) or as they are (N-pair)
+    classes       names of the classes that it was trained on; empty before training
+    training      what was done: recipe, iterations, scores
+    """
+
+    backbone: str
+    dimension: int = 128
+    normalized: bool = True
+    loss: str = "triplet"
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    dataset: str = ""
+    classes: tuple[str, ...] = ()
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> str:
+        """One JSON document."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> EmbeddingConfig:
+        """Read what `as_json` wrote; fields of later versions are left aside."""
+        document = json.loads(text)
+        known = {one.name for one in fields(cls)}
+        values = {name: value for name, value in document.items() if name in known}
+        prepare: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.pop("preprocessing").items()
+        }
+        classes = tuple(values.pop("classes", ()))
+        return cls(**values, classes=classes, preprocessing=Preprocessing(**prepare))
+
+
+class MeanOverMap(nn.Module):
+    """Global average pooling: (B, C, H, W), or (B, H, W, C) where channels come last, to (B, C)."""
+
+    def __init__(self, *, channels_last: bool = False) -> None:
+        super().__init__()
+        self.channels_last = channels_last
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features.mean(dim=(1, 2) if self.channels_last else (2, 3))
+
+
+class EmbeddingNetwork(nn.Module):
+    """`trunk` (image → map), `pool` (map → C numbers), `embed` (C → dimension).
+
+    It returns the raw embedding (B, dimension), which is what attention has to explain: on the unit circle its
+    length, and with it half of what the filter can be held to, would be gone.
+
+    >>> EmbeddingNetwork(nn.Conv2d(3, 8, 3), channels=8, dimension=4)(torch.zeros(2, 3, 9, 9)).shape
+    torch.Size([2, 4])
+    """
+
+    def __init__(self, trunk: nn.Module, *, channels: int, dimension: int = 128, channels_last: bool = False) -> None:
+        super().__init__()
+        if dimension < 1:
+            raise InputError(f"An embedding of {dimension} numbers was asked for: give 1 or more, such as 128.")
+        self.trunk = trunk
+        self.pool = MeanOverMap(channels_last=channels_last)
+        self.embed = nn.Linear(channels, dimension)
+
+    @property
+    def dimension(self) -> int:
+        return self.embed.out_features
+
+    def pooled(self, images: Tensor) -> Tensor:
+        """What the backbone knows of images (B, 3, H, W), before the linear layer: (B, C)."""
+        return self.pool(self.trunk(images))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.embed(self.pooled(images))
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network without its classifier: image → map."""
+
+    name: str
+    trunk: nn.Module
+    channels: int
+    channels_last: bool
+    preprocessing: Preprocessing
+
+
+def load_backbone(name: str, *, pretrained: bool = True) -> Backbone:
+    """The trunk of efficientnet_lite0, with its installed weights, or of any convolutional network of timm."""
+    if name == embedded.NAME:
+        entry = embedded.load_embedded(pretrained=pretrained)
+    else:
+        entry = load_timm(name.removeprefix("timm:"), pretrained=pretrained)
+    trunk: Any = entry.network
+    try:
+        trunk.reset_classifier(0, "")
+    except (AttributeError, AssertionError, TypeError, ValueError) as error:
+        raise _no_map(name) from error
+    assert isinstance(entry.preprocess, Preprocessing)
+    channels = int(trunk.num_features)
+    shape = _shape_of_map(trunk, entry.preprocess.input_size)
+    if len(shape) != 4 or channels not in (shape[1], shape[3]):
+        raise _no_map(name)
+    return Backbone(entry.name, trunk, channels, shape[1] != channels, entry.preprocess)
+
+
+def embedding_before_training(
+    backbone: str | Backbone, dimension: int = 128, *, features: Tensor | None = None
+) -> EmbeddingNetwork:
+    """A retrieval network that has seen no labels.
+
+    features   pooled features (N, C) of the training images: the linear layer becomes their PCA, so that the
+               embedding keeps of what the backbone knows as much as fits; without them it is a random rotation
+    """
+    source = load_backbone(backbone) if isinstance(backbone, str) else backbone
+    network = EmbeddingNetwork(
+        source.trunk, channels=source.channels, dimension=dimension, channels_last=source.channels_last
+    )
+    weight, bias = random_projection(source.channels, dimension) if features is None else pca(features, dimension)
+    with torch.no_grad():
+        network.embed.weight.copy_(weight)
+        network.embed.bias.copy_(bias)
+    return network.eval()
+
+
+def pca(features: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
+    """Weight (dimension, C) and bias (dimension,) of the projection on the principal axes of features (N, C).
+
+    Axes beyond the rank of the features are random ones, orthogonal to the others.
+    """
+    values = features.double()
+    mean = values.mean(dim=0)
+    _, scales, axes = torch.linalg.svd(values - mean, full_matrices=False)
+    rank = min(int((scales > 1e-9 * scales.max().clamp_min(1e-300)).sum()), dimension)
+    weight = axes[:rank]
+    if rank < dimension:
+        rest, _ = random_projection(values.shape[1], dimension)
+        rest = rest.double()[rank:]
+        weight = torch.cat([weight, rest - rest @ weight.T @ weight])
+    return weight.to(features.dtype), -(weight @ mean).to(features.dtype)
+
+
+def random_projection(channels: int, dimension: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a random rotation into `dimension` numbers; the same every time."""
+    draws = torch.randn(max(channels, dimension), channels, generator=torch.Generator().manual_seed(seed))
+    weight = torch.linalg.qr(draws.T @ draws)[0][:dimension] if dimension <= channels else draws[:dimension]
+    return weight, torch.zeros(dimension)
+
+
+def save_embedding(path: str | Path, network: EmbeddingNetwork, config: EmbeddingConfig) -> Path:
+    """Write weights and config, each file whole or not at all."""
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    if path.suffix != SUFFIX:
+        raise InputError(f"A checkpoint cannot be written to '{path}': give a file name that ends in {SUFFIX}.")
+    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    with write_whole(path) as temporary:
+        save_file(tensors, temporary, metadata={_METADATA: config.as_json()})
+    with write_whole(path.with_suffix(".json")) as temporary:
+        temporary.write_text(config.as_json() + "\n", encoding="utf-8")
+    return path
+
+
+def read_config(path: str | Path) -> EmbeddingConfig:
+    """The config of a checkpoint, from its metadata, or from the .json beside it."""
+    path = Path(path)
+    text = _metadata(path).get(_METADATA)
+    if text is None and path.with_suffix(".json").is_file():
+        text = path.with_suffix(".json").read_text(encoding="utf-8")
+    if text is None:
+        raise WeightsError(
+            f"{path.name} holds weights, but not what network they are for: give the network's name with"
+            f" --network NAME --weights {path.name}, or take a checkpoint of 'l2caf train retrieval'."
+        )
+    try:
+        return EmbeddingConfig.from_json(text)
+    except L2cafError:
+        raise
+    except Exception as error:
+        raise WeightsError(
+            f"The config of {path.name} cannot be read ({type(error).__name__}): take the file as it was written."
+        ) from error
+
+
+def load_embedding(path: str | Path) -> CatalogueEntry:
+    """A checkpoint as a network with its preprocessing; it has no class names, since it returns no scores."""
+    network, config = read_embedding(path)
+    source = f"checkpoint {path}: {config.backbone}, {config.loss} loss"
+    return CatalogueEntry(str(path), network, config.preprocessing, (), source)
+
+
+def read_embedding(path: str | Path) -> tuple[EmbeddingNetwork, EmbeddingConfig]:
+    """The network of a checkpoint, in eval mode, and its config."""
+    config = read_config(path)
+    source = load_backbone(config.backbone, pretrained=False)
+    network = EmbeddingNetwork(
+        source.trunk, channels=source.channels, dimension=config.dimension, channels_last=source.channels_last
+    )
+    load_weights(network, path)
+    return network.eval(), config
+
+
+def _metadata(path: Path) -> Mapping[str, str]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise WeightsError(f"The checkpoint {path} {what}: give the path of a {SUFFIX} file.")
+    try:
+        with safe_open(path, framework="pt") as opened:
+            return opened.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(
+            f"{path.name} cannot be read as a checkpoint ({error}): it is truncated or corrupt; copy it anew."
+        ) from error
+
+
+def _shape_of_map(trunk: nn.Module, size: tuple[int, int]) -> tuple[int, ...]:
+    was_training = trunk.training
+    with torch.inference_mode():
+        output = trunk.eval()(torch.zeros(1, 3, *size))
+    trunk.train(was_training)
+    return tuple(output.shape) if isinstance(output, Tensor) else ()
+
+
+def _no_map(name: str) -> CatalogueError:
+    return CatalogueError(
+        f"{name} ends in no map that can be averaged: take a convolutional backbone, such as efficientnet_lite0"
+        " or timm:resnet50."
+    )
