@@ -517,25 +517,12 @@ def test_default_network_is_as_accurate_as_published(default: catalogue.Catalogu
     assert share_right(default, 100) >= 0.7
 
 
-BROUGHT = """
-from l2caf.networks.catalogue import CatalogueEntry, Preprocessing, imagenet_class_names
-from l2caf.networks.torchvision_import import import_torchvision
-
-def build():
-    '''A ResNet-50 whose strides sit in the first convolution of a stage, as in the first publication.'''
-    network = import_torchvision().models.resnet50(weights=None)
-    for stage in (network.layer2, network.layer3, network.layer4):
-        stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
-    mean = tuple(value / 255 for value in (123.68, 116.779, 103.939))
-    prepare = Preprocessing(mean=mean, interpolation="bicubic")
-    return CatalogueEntry("brought", network, prepare, imagenet_class_names())
-"""
+BROUGHT = Path(__file__).parents[1] / "examples" / "resnet50_v1.py"
 
 
 @pytest.mark.dataset
 @needs_photographs
 @pytest.mark.skipif(not BROUGHT_WEIGHTS.is_file(), reason="no weights of a brought network here")
-def test_network_that_the_user_brings_is_accurate(tmp_path: Path) -> None:
-    (tmp_path / "brought.py").write_text(BROUGHT)
-    entry = catalogue.load(f"{tmp_path}/brought.py:build", weights=BROUGHT_WEIGHTS)
+def test_network_that_the_user_brings_is_accurate() -> None:
+    entry = catalogue.load(f"{BROUGHT}:build", weights=BROUGHT_WEIGHTS)
     assert share_right(entry, 50) >= 0.6

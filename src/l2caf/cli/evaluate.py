@@ -98,7 +98,8 @@ def _same_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]
 def _show(results: Mapping[str, Any], report: Path) -> None:
     from ..evaluation.contestants import TITLES
     from ..evaluation.report import measures_of, shown
-    from ..evaluation.summary import MEASURES, published
+    from ..evaluation.published import published
+    from ..evaluation.summary import MEASURES
 
     console = terminal.output()
     measures = measures_of(results)
@@ -106,7 +107,7 @@ def _show(results: Mapping[str, Any], report: Path) -> None:
         [TITLES[name], *(shown(scores[measure]) for measure in measures)] for name, scores in results["methods"].items()
     ]
     if results["published"]:
-        for row in published(results["published"]):
+        for row in published()[results["published"]]["rows"]:
             cells = {"loc_top1": f"{row['loc_top1']:.1f}", "loc_top5": f"{row['loc_top5']:.1f}"}
             rows.append([f"in the paper: {row['method']}, {row['backbone']}", *(cells.get(m, "") for m in measures)])
     heads = [MEASURES[measure] for measure in measures]

@@ -15,8 +15,8 @@ from ..datasets.loading import batches
 from ..localization import boxes_of
 from ..rendering.marks import Box
 from ..rendering.overlay import overlay
+from .measuring import THRESHOLD, Trial, maps_of
 from .summary import Table
-from .wsol import THRESHOLD, Trial
 
 TRUTH, OURS = "#00c853", "#2979ff"  # green and blue
 SHOWN = 6  # images a section
@@ -56,8 +56,7 @@ def tiles(names: Sequence[str], dataset: Dataset, trial: Trial, tables: dict[str
     for batch in batches(samples, trial.view, SHOWN, pictures=True):
         if not len(batch):
             continue
-        _, _, heatmaps = trial.explained(batch)
-        maps = [heatmap.maps.cpu().numpy() for heatmap in heatmaps]
+        maps = maps_of(trial.heatmaps(batch))
         for index, name in enumerate(batch.names):
             pictures = []
             for heat in maps:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -139,10 +137,3 @@ def _percent(interval: Interval) -> dict[str, float]:
         "low": round(100 * interval.low, 4),
         "high": round(100 * interval.high, 4),
     }
-
-
-def published(table: str) -> list[dict[str, Any]]:
-    """Return the rows of one of the paper's tables, as printed there."""
-    data = json.loads(resources.files(__package__).joinpath("published.json").read_text())
-    rows: list[dict[str, Any]] = data[table]["rows"]
-    return rows

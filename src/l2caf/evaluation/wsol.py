@@ -8,33 +8,22 @@ ImageNet network), it is asked about the network's own first choice, and only GT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from ..datasets.dataset import Dataset
-from ..datasets.loading import Batch, batches
+from ..datasets.loading import Batch
 from ..datasets.views import View
 from ..errors import InputError
 from ..heatmap import Heatmap
-from ..localization import overlap_of
 from ..networks.affine import Head
 from ..networks.custody import borrowed, unwrap
 from ..networks.replay import Replay
 from .contestants import CONTESTANTS, check_names
-from .metrics import foreground_ratio, pointed
-from .rowfile import Row, RowFile
+from .measuring import THRESHOLD, THRESHOLDS, Watch, evaluate, localisation_rows, maps_of, outcome_of
+from .rowfile import Row
 
-THRESHOLD = 0.2  # the share of the maximum at which CAM and the paper cut a map
-THRESHOLDS = (0.05, 0.1, 0.15, THRESHOLD, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7)
-DIGITS = 9  # more than any score needs, and few enough that a file does not drown in noise
-
-Watch = Callable[[int, int, Mapping[str, float]], None]
+__all__ = ["THRESHOLD", "THRESHOLDS", "Trial", "Watch", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -72,80 +61,22 @@ class Trial:
             classes = [best[0] if label is None else label for label, best in zip(labels, top, strict=True)]
             return top, labels, [CONTESTANTS[name](classes).on(head) for name in self.methods]
 
+    def heatmaps(self, batch: Batch) -> list[Heatmap]:
+        """Return the heatmap of each method."""
+        return self.explained(batch)[2]
+
+    def is_right(self, row: Row) -> bool:
+        """Tell whether an image is located, and classified where its label is a class of the network."""
+        known = row["label"] is None or row["label"] == row["top"][0]
+        return bool(known and row["iou"][self.thresholds.index(THRESHOLD)] >= 0.5)
+
     def _measured(self, batch: Batch) -> list[Row]:
         top, labels, heatmaps = self.explained(batch)
-        maps = torch.stack([heatmap.maps for heatmap in heatmaps]).cpu().numpy()
+        maps = maps_of(heatmaps)
         rows: list[Row] = []
         for index, name in enumerate(batch.names):
-            boxes = batch.boxes[index]
-            overlap = overlap_of(maps[:, index], boxes, thresholds=self.thresholds) if len(boxes) else None
+            found = localisation_rows(maps[:, index], batch.boxes[index], self.thresholds)
             for number, method in enumerate(self.methods):
                 row: Row = {"image": name, "method": method, "label": labels[index], "top": top[index]}
-                if heatmaps[number].solution is not None:
-                    row["outcome"] = str(heatmaps[number].solution.outcome[index])
-                if overlap is not None:
-                    height, width = maps.shape[-2:]
-                    row["iou"] = _rounded(overlap.largest[number])
-                    row["best_iou"] = _rounded(overlap.best[number])
-                    row["pointed"] = pointed(maps[number, index], boxes)
-                    row["foreground"] = round(foreground_ratio(boxes, width=width, height=height), DIGITS)
-                rows.append(row)
+                rows.append({**row, **outcome_of(heatmaps[number], index), **found[number]})
         return rows
-
-
-@dataclass
-class Running:
-    """The scores so far: share of images that are right, a method."""
-
-    right: dict[str, int] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-
-    def add(self, rows: Sequence[Row], threshold: int) -> None:
-        for row in rows:
-            if "iou" in row:
-                known = row["label"] is None or row["label"] == row["top"][0]
-                name = row["method"]
-                self.right[name] = self.right.get(name, 0) + (known and row["iou"][threshold] >= 0.5)
-                self.seen[name] = self.seen.get(name, 0) + 1
-
-    def scores(self) -> dict[str, float]:
-        return {name: 100 * self.right[name] / self.seen[name] for name in self.seen}
-
-
-def evaluate(
-    dataset: Dataset,
-    trial: Trial,
-    out: Path,
-    *,
-    settings: Row,
-    size: int = 16,
-    workers: int = 2,
-    watch: Watch | None = None,
-) -> RowFile:
-    """Measure every image of a data set and leave the rows in `out`; a run that was cut off goes on where it was."""
-    settings = {
-        **settings,
-        "methods": trial.methods,
-        "thresholds": trial.thresholds,
-        "images": len(dataset.samples),
-    }
-    file = RowFile.open(out, {**settings, "batch": size, "layer": trial.layer})
-    running = Running()
-    running.add(list(file.rows()), trial.thresholds.index(THRESHOLD))
-    done = min(file.blocks_done * size, len(dataset.samples))
-    if watch is not None:
-        watch(done, len(dataset.samples), running.scores())
-    for block, batch in enumerate(
-        batches(dataset.samples[done:], trial.view, size, workers=workers), start=file.blocks_done
-    ):
-        rows = trial.measure(batch)
-        file.append(block, rows)
-        running.add(rows, trial.thresholds.index(THRESHOLD))
-        done = min(done + size, len(dataset.samples))
-        if watch is not None:
-            watch(done, len(dataset.samples), running.scores())
-    return file
-
-
-def _rounded(values: NDArray[np.float64]) -> list[float]:
-    return [round(float(value), DIGITS) for value in values]

@@ -33,6 +33,9 @@ class Riemannian(Solver):
         state = _State(problem, self.memory)
         for start in _starts(problem):
             state.consider(start)
+        if bool(state.stalled.any()):
+            for start in _rescues(problem):
+                state.consider(start, only=state.stalled)
         while state.count < self.evaluations and bool(state.running.any()):
             state.step(tolerance=self.tolerance, patience=self.patience)
         outcome = [Outcome.STEP_LIMIT if running else Outcome.CONVERGED for running in state.running.tolist()]
@@ -59,11 +62,16 @@ class _State:
         self.count = 0
         self.moves: list[tuple[Tensor, Tensor, Tensor]] = []  # (s, y, 1 / s.y), nought where a sample did not move
 
-    def consider(self, point: Tensor) -> None:
-        """Start from this point where it is better than the present one."""
+    @property
+    def stalled(self) -> Tensor:
+        """Which samples stand where the loss has no slope."""
+        return self.gradient.norm(dim=1) == 0
+
+    def consider(self, point: Tensor, *, only: Tensor | None = None) -> None:
+        """Start from this point where it is better than the present one, or where it alone has a slope."""
         point = self.problem.filter.retract(point.to(self.point))
         loss, gradient = self._evaluate(point)
-        better = loss < self.loss
+        better = loss < self.loss if only is None else only & (gradient.norm(dim=1) > 0)
         self.point = torch.where(better.unsqueeze(1), point, self.point)
         self.gradient = torch.where(better.unsqueeze(1), gradient, self.gradient)
         self.loss = torch.where(better, loss, self.loss)
@@ -138,20 +146,19 @@ class _State:
 
 
 def _starts(problem: Problem) -> list[Tensor]:
-    """Where to begin: the best of these is gone on from.
-
-    The even filter may lie where every rectifier after it is shut and the gradient is nought, so the filters that
-    follow the map's own energy, and its strongest position alone, are tried too; and where the head has an affine part,
-    the exact filter of that part.
-    """
+    """The even filter, and where the head has an affine part the exact filter of that part."""
     starts = [problem.filter.start(problem.batch, problem.grid)]
-    if not isinstance(problem.filter, (UnitL2, UnitL1)):
-        return starts
-    replay = problem.head.replay
-    energy = replay.layer.layout.columns(replay.features).float().square().sum(dim=1).nan_to_num(0.0, 0.0, 0.0)
-    starts += [energy, torch.nn.functional.one_hot(energy.argmax(dim=1), energy.shape[1])]
-    frontier = problem.head.frontier
+    frontier = problem.head.frontier if isinstance(problem.filter, UnitL2) else None
     if frontier is not None and isinstance(problem.loss, LeastSquares):
         jacobian = frontier[0].jacobian.double().nan_to_num(0.0, 0.0, 0.0)
         starts.append(nearest_on_sphere(jacobian, precision=torch.finfo(frontier[0].jacobian.dtype).eps))
     return starts
+
+
+def _rescues(problem: Problem) -> list[Tensor]:
+    """Filters for where the even one shuts every rectifier: the map's strongest position, then its energy."""
+    if not isinstance(problem.filter, (UnitL2, UnitL1)):
+        return []
+    replay = problem.head.replay
+    energy = replay.layer.layout.columns(replay.features).float().square().sum(dim=1).nan_to_num(0.0, 0.0, 0.0)
+    return [torch.nn.functional.one_hot(energy.argmax(dim=1), energy.shape[1]), energy]
