@@ -9,8 +9,8 @@ from typing import Any
 
 from .gallery import Tile
 from .page import shown, table, unread, write_page
+from .published import published
 from .sections import curve, differences, histogram, measures_of, note_on_scores, scores, telling_images
-from .summary import published
 
 __all__ = ["measures_of", "shown", "write_report"]
 

@@ -138,7 +138,7 @@ def on_circle(vectors: npt.ArrayLike) -> Vectors:
     """
     given = np.asarray(vectors, np.float32)
     length = np.linalg.norm(given, axis=-1, keepdims=True)
-    return given / np.where(length > 0, length, 1)
+    return np.asarray(given / np.where(length > 0, length, 1), np.float32)
 
 
 def without_classifier(entry: CatalogueEntry) -> tuple[nn.Module, bool]:

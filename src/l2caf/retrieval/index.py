@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, ExtraError
+from ..errors import ExtraError, InputError
 from ..rendering.files import write_whole
 from .embedder import Embedded, Embedder, Vectors, on_circle
 

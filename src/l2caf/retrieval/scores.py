@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, ExtraError
+from ..errors import ExtraError, InputError
 from .embedder import Vectors, on_circle
 from .index import Index, Ints
 
