@@ -81,6 +81,10 @@ class Problem:
         until = None if self.endpoint == OUTPUT else self.endpoint
         return self.loss(self.head.replay.filtered(weights, until=until))
 
+    def recomputed_losses(self, weights: Tensor) -> Tensor:
+        """Return the same without use of any fitted map, for a check on one."""
+        return self.loss(self.head.recomputed(weights)) if self.endpoint == OUTPUT else self.replayed_losses(weights)
+
     def whole_losses(self, weights: Tensor) -> Tensor:
         """Return the same by running the whole network: the paper's vanilla form."""
         if self.endpoint != OUTPUT:

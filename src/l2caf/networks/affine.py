@@ -100,6 +100,12 @@ class Head:
             return self._from(tape, mapping(weights))
         return self.replay.filtered(weights)
 
+    def recomputed(self, weights: Tensor) -> Tensor:
+        """Return FT(f) without use of any map that was fitted: from the mean over the positions if there is one."""
+        if self._pooled is None:
+            return self.replay.filtered(weights)
+        return self._from(self._pooled[1], self._mean(weights))
+
     def gradients(self, directions: Tensor) -> Tensor:
         """Return the gradient in f of `directions . FT(f)` for an affine head: (K, B, m) gives (B, K, positions)."""
         leaf, output = self._slope
@@ -130,8 +136,7 @@ class Head:
     def _pooled(self) -> tuple[Call, Tape] | None:
         """The last call whose output is the mean of the map over its positions, if all depends on the filter there."""
         replay, probe = self.replay, self._probe
-        columns = replay.layer.layout.columns(replay.features)
-        mean = (columns @ probe.weights.to(columns.dtype).unsqueeze(-1)).squeeze(-1) / replay.positions
+        mean = self._mean(probe.weights)
         for call, output in reversed(probe.outputs.items()):
             if call == OUTPUT or output.flatten(1).shape != mean.shape or not agree(output.flatten(1), mean, slack=10):
                 continue
@@ -139,6 +144,11 @@ class Head:
             if agree(self._from(tape, mean), probe.outputs[OUTPUT], slack=10):
                 return call, tape
         return None
+
+    def _mean(self, weights: Tensor) -> Tensor:
+        """Return the mean over the positions of the weighed map, (B, C)."""
+        columns = self.replay.layer.layout.columns(self.replay.features)
+        return (columns @ weights.to(columns.dtype).unsqueeze(-1)).squeeze(-1) / self.replay.positions
 
     def _find_map(self, call: Call) -> AffineMap | None:
         for columns in (self._columns_from_mean, self._columns_at_once, self._columns_one_by_one):

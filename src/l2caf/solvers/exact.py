@@ -71,9 +71,9 @@ class Exact(Solver):
         return Found(weights, value, nought, nought, [Outcome.EXACT] * problem.batch), accepted
 
     def _accepted(self, problem: Problem, weights: Tensor, value: Tensor) -> Tensor:
-        """Tell where a replay confirms the loss: a probe may have missed where the head bends."""
+        """Tell where computing the head confirms the loss: a probe may have missed where it bends."""
         with torch.no_grad():
-            replayed = problem.replayed_losses(weights.float()).double()
+            replayed = problem.recomputed_losses(weights.float()).double()
         confirmed = (replayed - value).abs() <= 1e-3 * value.abs() + _rounding(problem, value)
         if problem.endpoint == OUTPUT and not problem.head.is_affine:
             confirmed &= (weights >= -1e-6).all(dim=1)
