@@ -1,4 +1,4 @@
-"""`l2caf evaluate`: how well the maps find the objects of a labelled data set."""
+"""`l2caf evaluate`: how well the maps find the objects of a labelled data set, and what a network retrieves there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import InputError
 from . import options, terminal
 
 if TYPE_CHECKING:
@@ -23,13 +24,28 @@ def command(
     weights: options.Weights = None,
     layer: options.Layer = None,
     device: options.Device = "auto",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="localisation: boxes of the maps; retrieval: R@K, NMI and LOC of an embedding.",
+            rich_help_panel=MEASURE,
+        ),
+    ] = "localisation",
+    part: Annotated[
+        str | None,
+        typer.Option(
+            help="Of retrieval: unseen (the second half of the classes), seen (the first), held-out (pictures of the"
+            " first that training left aside), all. [dim]Default: unseen for cub and cars, else all.[/dim]",
+            rich_help_panel=MEASURE,
+        ),
+    ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
             "--method",
             "-m",
             help="l2caf, l2caf-class, l2caf-published, cam, gradcam, gradcam-abs; repeat it for several. "
-            "[dim]Default: all but the published form.[/dim]",
+            "[dim]Default: all but the published form; of retrieval l2caf, gradcam-abs, gradcam.[/dim]",
             rich_help_panel=MEASURE,
         ),
     ] = None,
@@ -58,7 +74,19 @@ def command(
     l2caf evaluate imagenet /data/imagenet --limit 1000 --out results
     l2caf evaluate cub /data/CUB_200_2011 --view squash -m l2caf -m gradcam
     l2caf evaluate manifest boxes.csv --network mypackage.nets:build
+    l2caf evaluate cub /data/CUB_200_2011 --network out/embedding.safetensors --protocol retrieval
     """
+    if protocol == "retrieval":
+        return _retrieval(
+            dataset, root, network, weights, layer, device, method=method, view=view, part=part, limit=limit,
+            batch=batch, out=out, as_json=as_json,
+        )  # fmt: skip
+    if protocol != "localisation" or part is not None:
+        raise InputError(
+            f"There is no protocol {protocol!r}: take localisation or retrieval."
+            if protocol != "localisation"
+            else "--part belongs to retrieval: leave it out, or take --protocol retrieval."
+        )
     from .. import datasets
     from ..datasets.views import View
     from ..evaluation.contestants import check_names
@@ -88,6 +116,72 @@ def command(
     return 0
 
 
+def _retrieval(
+    dataset: str, root: Path, network: str, weights: Path | None, layer: str | None, device: str, **how: Any
+) -> int:
+    from ..datasets.views import View
+    from ..evaluation.contestants import EMBEDDING_CONTESTANTS, check_names
+    from ..evaluation.evaluating import REPORT, Names, run_retrieval
+    from ..evaluation.parts import part_of, trained_by
+    from ..evaluation.retrieval import RetrievalTrial
+    from ..evaluation.retrieval_report import published_rows
+    from ..pictures.subject import device_named
+    from ..retrieval.embedder import Embedder
+
+    methods = check_names(how["method"] or tuple(EMBEDDING_CONTESTANTS), EMBEDDING_CONTESTANTS)
+    methods = tuple(name for name in EMBEDDING_CONTESTANTS if name in methods)  # vanilla Grad-CAM last: others less it
+    found, part = part_of(dataset, root, part=how["part"], network=network)
+    found = found.limit(how["limit"])
+    with terminal.working(f"loading {network}"):
+        embedder = Embedder.load(network, weights=weights, device=device_named(device))
+    trial = RetrievalTrial(embedder, View(how["view"], embedder.preprocess), methods, layer)
+    names = Names(found.name, embedder.name, how["view"])
+    paper = published_rows(dataset, trained_by(network)) if part == "unseen" else []
+    with _bar(len(found.samples)) as watch:
+        results = run_retrieval(
+            found, trial, how["out"], names=names, part=part, paper=paper, size=how["batch"], watch=watch
+        )
+    for name, reason in results["bad"].items():
+        terminal.warn(f"{name}: {reason}")
+    if how["as_json"]:
+        terminal.print_json(results)
+        return 0
+    _show_retrieval(results, how["out"] / REPORT)
+    return 0
+
+
+def _show_retrieval(results: Mapping[str, Any], report: Path) -> None:
+    from ..evaluation.contestants import TITLES
+    from ..evaluation.page import shown
+    from ..evaluation.retrieval_report import RETRIEVAL_MEASURES
+    from ..evaluation.sections import measures_of
+    from ..evaluation.summary import MEASURES
+
+    console = terminal.output()
+    heads = list(RETRIEVAL_MEASURES.values())
+    found = [shown(results["retrieval"][measure]) for measure in RETRIEVAL_MEASURES]
+    console.print(terminal.table(heads, [found], right=heads))
+    if results["methods"]:
+        measures = measures_of(results)
+        to_vanilla = [row for row in results["differences"] if row["theirs"] == "gradcam"]
+        margins = {row["ours"]: row for row in to_vanilla if row["measure"] == "loc"}
+        rows = [
+            [TITLES[name], *(shown(scores[m]) for m in measures), shown(margins[name]) if name in margins else ""]
+            for name, scores in results["methods"].items()
+        ]
+        for row in results["published"]:
+            cells = [f"{row['loc']:.1f}", *[""] * (len(measures) - 1), f"{row['margin']:.1f}"]
+            rows.append([f"in the paper: {row['method']}, {row['backbone']}, {row['loss']}", *cells])
+        heads = [*(MEASURES[measure] for measure in measures), "LOC − that of Grad-CAM"]
+        console.print(terminal.table(["", *heads], rows, right=heads))
+    words = (
+        f"{results['images']} images of {results['classes']} classes, {len(results['bad'])} files could not be used;"
+        " per cent, with 95 % intervals"
+    )
+    console.print(words, highlight=False)
+    console.print(f"report: {report}", highlight=False)
+
+
 def _same_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]) -> bool:
     """Whether the labels are classes of the network: by definition, or because the names agree."""
     if dataset in ("imagenet", "manifest"):
@@ -97,8 +191,8 @@ def _same_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]
 
 def _show(results: Mapping[str, Any], report: Path) -> None:
     from ..evaluation.contestants import TITLES
-    from ..evaluation.report import measures_of, shown
     from ..evaluation.published import published
+    from ..evaluation.report import measures_of, shown
     from ..evaluation.summary import MEASURES
 
     console = terminal.output()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..errors import InputError
 from ..methods.attention_filter import AttentionFilter
@@ -20,6 +20,12 @@ CONTESTANTS: dict[str, Callable[[Sequence[int]], Method]] = {
     "gradcam": lambda classes: GradCAM(each=classes),
     "gradcam-abs": lambda classes: GradCAMAbs(each=classes),
 }
+# Each is asked about the embedding as a whole: it has no classes.
+EMBEDDING_CONTESTANTS: dict[str, Callable[[], Method]] = {
+    "l2caf": AttentionFilter,
+    "gradcam-abs": lambda: GradCAMAbs(embedding=True),
+    "gradcam": lambda: GradCAM(embedding=True),
+}
 TITLES = {
     "l2caf": "L2-CAF, class-oblivious",
     "l2caf-class": "L2-CAF, class-specific",
@@ -30,11 +36,11 @@ TITLES = {
 }
 
 
-def check_names(names: Sequence[str]) -> tuple[str, ...]:
+def check_names(names: Sequence[str], among: Collection[str] = tuple(CONTESTANTS)) -> tuple[str, ...]:
     """Refuse a method that does not exist, and drop one that is named twice."""
     for name in names:
-        if name not in CONTESTANTS:
-            raise InputError(f"There is no method {name!r}: choose among {', '.join(CONTESTANTS)}.")
+        if name not in among:
+            raise InputError(f"There is no method {name!r}: choose among {', '.join(among)}.")
     if not names:
-        raise InputError(f"No method is named: choose among {', '.join(CONTESTANTS)}.")
+        raise InputError(f"No method is named: choose among {', '.join(among)}.")
     return tuple(dict.fromkeys(names))

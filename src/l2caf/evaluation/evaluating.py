@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..datasets.dataset import Dataset
 from ..rendering.files import write_whole
-from .gallery import sections, tiles
+from .gallery import Tile, sections, tiles
+from .measuring import THRESHOLD, Watch, evaluate
+from .measuring import Trial as AnyTrial
 from .report import write_report
-from .summary import summarise, tables_of
-from .wsol import THRESHOLD, Trial, Watch, evaluate
+from .retrieval import Gallery, RetrievalTrial, retrieval_tables, summarise_retrieval
+from .retrieval_report import write_retrieval_report
+from .summary import Table, summarise, tables_of
+from .wsol import Trial
 
 RESULTS, REPORT = "results.json", "report.html"
 
@@ -43,11 +48,7 @@ def run_evaluation(
     tables, bad = tables_of(file.rows(), trial.methods)
     results = {**settings, **summarise(tables, trial.thresholds, threshold=THRESHOLD), "bad": bad}
     results["published"] = names.published
-    with write_whole(out / RESULTS) as temporary:
-        temporary.write_text(json.dumps(results, indent=1) + "\n")
-    place = trial.thresholds.index(THRESHOLD)
-    chosen = sections(tables, place)
-    gallery = {title: tiles(images, dataset, trial, tables) for title, images in chosen.items()}
+    _write(out / RESULTS, results)
     title = f"{names.network} on {names.dataset}: where do its maps lie?"
     shown = {
         "network": names.network,
@@ -55,5 +56,50 @@ def run_evaluation(
         "view": names.view,
         "images": str(results["images"]),
     }
-    write_report(out / REPORT, results, gallery, title=title, settings=shown)
+    write_report(out / REPORT, results, _gallery(tables, dataset, trial), title=title, settings=shown)
     return results
+
+
+def run_retrieval(
+    dataset: Dataset,
+    trial: RetrievalTrial,
+    out: Path,
+    *,
+    names: Names,
+    part: str = "all",
+    paper: Sequence[Mapping[str, Any]] = (),
+    size: int = 16,
+    workers: int = 2,
+    watch: Watch | None = None,
+) -> dict[str, Any]:
+    """The same by the retrieval protocol; `paper` are the paper's rows to stand beside ours."""
+    settings = {"protocol": "retrieval", "dataset": names.dataset, "part": part, "network": names.network}
+    settings |= {"identity": trial.embedder.identity, "view": names.view}
+    file = evaluate(dataset, trial, out, settings=settings, size=size, workers=workers, watch=watch)
+    rows = list(file.rows())
+    gallery = Gallery.of(rows, normalized=trial.embedder.normalized)
+    tables = retrieval_tables(rows, gallery, trial.methods)
+    results = {**settings, **summarise_retrieval(gallery, tables, trial.thresholds, threshold=THRESHOLD)}
+    results["bad"] = {row["image"]: row["error"] for row in rows if "error" in row}
+    results["published"] = list(paper)
+    _write(out / RESULTS, results)
+    shown = {
+        "network": names.network,
+        "data": f"{names.dataset} ({part})",
+        "view": names.view,
+        "compared": "by cosine" if trial.embedder.normalized else "by distance",
+    }
+    title = f"{names.network} on {names.dataset}: what does it retrieve, and where does it look?"
+    telling = _gallery(tables, dataset, trial) if tables else {}
+    write_retrieval_report(out / REPORT, results, telling, title=title, settings=shown)
+    return results
+
+
+def _gallery(tables: dict[str, Table], dataset: Dataset, trial: AnyTrial) -> dict[str, list[Tile]]:
+    chosen = sections(tables, trial.thresholds.index(THRESHOLD))
+    return {title: tiles(images, dataset, trial, tables) for title, images in chosen.items()}
+
+
+def _write(path: Path, results: Mapping[str, Any]) -> None:
+    with write_whole(path) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n")

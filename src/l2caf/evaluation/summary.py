@@ -15,7 +15,9 @@ from .intervals import Interval, mean_interval, paired_difference
 from .metrics import classified, foreground_histogram, localised, located
 from .rowfile import Row
 
+BEYOND_HALF = float(np.nextafter(0.5, 1))  # retrieval asks for an IoU above one half, classification for at least that
 MEASURES = {
+    "loc": "LOC",
     "loc_top1": "localisation top-1",
     "loc_top5": "localisation top-5",
     "gt_known": "GT-known",
@@ -47,6 +49,8 @@ class Table:
             return located(self.iou[:, threshold])
         if measure == "pointing":
             return self.pointed
+        if measure == "loc":  # of retrieval, where `top` are the labels of the neighbours, nearest first
+            return localised(self.top, np.array(self.labels), self.iou[:, threshold], needed=BEYOND_HALF)
         top = {"loc_top1": 1, "loc_top5": min(5, self.top.shape[1])}[measure]
         return localised(self.top, np.array(self.labels), self.iou[:, threshold], top=top)
 
@@ -82,17 +86,24 @@ def summarise(tables: dict[str, Table], thresholds: Sequence[float], *, threshol
     """Return all scores, in per cent with 95 % intervals, as plain data."""
     place = list(thresholds).index(threshold)
     first = next(iter(tables.values()))
-    counts, edges = foreground_histogram(first.foreground)
     results: dict[str, Any] = {
         "images": len(first.images),
         "threshold": threshold,
         "thresholds": list(thresholds),
         "classification": _classification(first),
-        "methods": {name: _scores(table, place) for name, table in tables.items()},
-        "differences": _differences(tables, place),
-        "foreground": {"share_of_images": counts.tolist(), "edges": edges.tolist()},
+        **compared(tables, place, measures=_means(first)),
     }
     return results
+
+
+def compared(tables: dict[str, Table], place: int, *, measures: Sequence[str]) -> dict[str, Any]:
+    """The scores of every method, the difference of every two, and how much of the images the objects cover."""
+    counts, edges = foreground_histogram(next(iter(tables.values())).foreground)
+    return {
+        "methods": {name: _scores(table, place, measures) for name, table in tables.items()},
+        "differences": _differences(tables, place, measures),
+        "foreground": {"share_of_images": counts.tolist(), "edges": edges.tolist()},
+    }
 
 
 def _classification(table: Table) -> dict[str, Any]:
@@ -100,7 +111,7 @@ def _classification(table: Table) -> dict[str, Any]:
         return {}
     labels = np.array(table.labels)
     return {
-        f"top{top}": _percent(mean_interval(classified(table.top, labels, top=top)))
+        f"top{top}": percent(mean_interval(classified(table.top, labels, top=top)))
         for top in (1, 5)
         if top <= table.top.shape[1]
     }
@@ -110,28 +121,29 @@ def _means(table: Table) -> list[str]:
     return ["loc_top1", "loc_top5", "gt_known", "pointing"] if table.labelled else ["gt_known", "pointing"]
 
 
-def _scores(table: Table, place: int) -> dict[str, Any]:
-    scores = {measure: _percent(mean_interval(table.hits(measure, place))) for measure in _means(table)}
-    scores["max_box_acc"] = _percent(box_accuracy_interval(table.iou, needed=V1_NEEDED))
-    scores["max_box_acc_v2"] = _percent(box_accuracy_interval(table.best_iou, needed=V2_NEEDED))
+def _scores(table: Table, place: int, measures: Sequence[str]) -> dict[str, Any]:
+    scores = {measure: percent(mean_interval(table.hits(measure, place))) for measure in measures}
+    scores["max_box_acc"] = percent(box_accuracy_interval(table.iou, needed=V1_NEEDED))
+    scores["max_box_acc_v2"] = percent(box_accuracy_interval(table.best_iou, needed=V2_NEEDED))
     scores["curve"] = (100 * box_accuracy(table.iou, needed=V1_NEEDED).curves[0]).round(4).tolist()
     return scores
 
 
-def _differences(tables: dict[str, Table], place: int) -> list[dict[str, Any]]:
+def _differences(tables: dict[str, Table], place: int, measures: Sequence[str]) -> list[dict[str, Any]]:
     """Compare every two methods on the same images."""
     names = list(tables)
     found = []
     for number, ours in enumerate(names):
         for theirs in names[number + 1 :]:
-            for measure in _means(tables[ours]):
+            for measure in measures:
                 difference = paired_difference(tables[ours].hits(measure, place), tables[theirs].hits(measure, place))
-                row = {"ours": ours, "theirs": theirs, "measure": measure, **_percent(difference)}
+                row = {"ours": ours, "theirs": theirs, "measure": measure, **percent(difference)}
                 found.append({**row, "told_apart": difference.excludes_zero})
     return found
 
 
-def _percent(interval: Interval) -> dict[str, float]:
+def percent(interval: Interval) -> dict[str, float]:
+    """A share as plain data, in per cent."""
     return {
         "value": round(100 * interval.value, 4),
         "low": round(100 * interval.low, 4),

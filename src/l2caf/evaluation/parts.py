@@ -1,0 +1,50 @@
+"""Which part of a dataset retrieval is measured on: classes that the network has not seen, or pictures left aside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from .. import datasets
+from ..datasets.dataset import Dataset
+from ..errors import InputError
+from ..networks.embedding import SUFFIX, EmbeddingConfig, read_config
+
+PARTS = ("unseen", "seen", "held-out", "all")
+_HALVES = {"unseen": "second", "seen": "first", "held-out": "first", "all": "all"}
+HELD_OUT = "held_out"  # where a checkpoint's config names the pictures that training left aside
+
+
+def part_of(kind: str, root: Path, *, part: str | None, network: str) -> tuple[Dataset, str]:
+    """Read a part of a dataset; with none named, the unseen half of the classes where the layout has halves."""
+    has_halves = kind in ("cub", "cars")
+    chosen = part or ("unseen" if has_halves else "all")
+    if chosen not in PARTS:
+        raise InputError(f"There is no part {chosen!r}: take one of {', '.join(PARTS)}.")
+    if chosen in ("unseen", "seen") and not has_halves:
+        raise InputError(f"The layout {kind} has no halves of classes: take --part all or held-out.")
+    found = datasets.read(kind, root, half=_HALVES[chosen]) if has_halves else datasets.read(kind, root)
+    if chosen == "held-out":
+        names = set(_held_out(network))
+        found = replace(found, samples=tuple(sample for sample in found.samples if sample.name in names))
+    if not found.samples:
+        raise InputError(f"The {chosen} part of {found.name} in '{root}' holds no picture: choose another --part.")
+    return found, chosen
+
+
+def trained_by(network: str) -> str | None:
+    """The loss that a checkpoint was trained with; None for any other network."""
+    config = _config(network)
+    return config.loss if config else None
+
+
+def _held_out(network: str) -> list[str]:
+    config = _config(network)
+    names = config.training.get(HELD_OUT) if config else None
+    if not isinstance(names, list):
+        raise InputError(f"{network} names no pictures that its training left aside: choose another --part.")
+    return [str(name) for name in names]
+
+
+def _config(network: str) -> EmbeddingConfig | None:
+    return read_config(network) if network.endswith(SUFFIX) else None
