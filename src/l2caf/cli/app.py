@@ -14,7 +14,7 @@ from ..errors import L2cafError
 from . import terminal
 
 STOPPED = 130
-COMMANDS = ("explain", "compare", "animate", "networks", "layers", "demo", "evaluate", "sanity", "time")
+COMMANDS = ("explain", "compare", "animate", "networks", "layers", "demo", "evaluate", "sanity", "time", "match")
 # Called alone these work, or say what they miss; the others show their help.
 NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
 

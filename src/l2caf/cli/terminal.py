@@ -52,7 +52,12 @@ def stdout_for_json() -> Iterator[None]:
 def print_json(document: Any) -> None:
     """Print the one document that a machine reads."""
     stream = _kept.get() or sys.stdout
-    stream.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    stream.write(as_json(document))
+
+
+def as_json(document: Any) -> str:
+    """A document as text, indented for people."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def output() -> Console:
@@ -88,13 +93,27 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Itera
 @contextmanager
 def progress(words: str, total: int) -> Iterator[Callable[[], None]]:
     """Show a bar on stderr, where there is a terminal; what it lends is called after each step."""
+    done = 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        tell(done, total)
+
+    with counting(words, total) as tell:
+        yield advance
+
+
+@contextmanager
+def counting(words: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """The same, but what it lends is told how many of how many are done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = errors()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(words, total=total)
-        yield lambda: bar.advance(task)
+        yield lambda finished, _: bar.update(task, completed=finished)
 
 
 @contextmanager

@@ -1,0 +1,182 @@
+"""Why do these two match: the neighbours of a picture, and for each pair what in either speaks for the other.
+
+A position p of the layer's map adds (W a_p) · t / P to the inner product of the raw embedding e with a vector t, where
+what follows the map is affine; so the filter that raises e · t most is exactly that, up to its length. For a neighbour
+n among a gallery whose mean is m, t = n − m: what makes the picture nearer to n than to the gallery at large. For the
+contrast of neighbours A and B, t = n_A − n_B. Both rank as the search does:
+
+    on the unit circle   cos(e, n_A) − cos(e, n_B) = e · (n_A − n_B) / |e|
+    by distance          |e − n_B|² − |e − n_A|²  = 2 e · (n_A − n_B) + what does not depend on e
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from ..errors import InputError
+from ..heatmap import Heatmap
+from ..images import open_image
+from ..methods.attention_filter import AttentionFilter
+from ..networks.affine import Head
+from ..networks.custody import borrowed, unwrap
+from ..networks.entry import CatalogueEntry
+from ..objectives import Similarity
+from ..pictures.subject import Subject
+from .embedder import Embedder, Vectors, on_circle
+from .gallery import Gallery
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One map on one picture: `heat` is signed, in [-1, 1]; what speaks for is positive."""
+
+    heat: npt.NDArray[np.float32] = field(repr=False)
+    outcome: str
+
+    @property
+    def shown(self) -> npt.NDArray[np.float32]:
+        """What speaks for, in [0, 1]."""
+        positive = self.heat.clip(min=0)
+        return np.asarray(positive / max(float(positive.max()), 1e-12), np.float32)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A neighbour, and the maps of the pair; `score` is a cosine or a distance, as the search has it."""
+
+    rank: int
+    file: Path
+    name: str
+    score: float
+    view: Image.Image = field(repr=False)
+    of_query: Seen
+    of_neighbour: Seen
+
+    @property
+    def group(self) -> str:
+        """The folder that it lies in, which is its class where the gallery has one folder a class."""
+        return self.name.rpartition("/")[0]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """What in the query speaks for the neighbour of one rank (positive) and what for that of another (negative)."""
+
+    ours: int
+    theirs: int
+    seen: Seen
+
+
+@dataclass(frozen=True)
+class Matches:
+    """A query and its nearest neighbours, nearest first."""
+
+    query: Path
+    view: Image.Image = field(repr=False)
+    pairs: tuple[Pair, ...]
+    contrast: Contrast | None
+    network: str
+    layer: str
+    normalized: bool
+
+    @property
+    def unit(self) -> str:
+        return "cosine" if self.normalized else "distance"
+
+
+def match(
+    embedder: Embedder,
+    query: Path,
+    gallery: Gallery,
+    *,
+    top: int = 5,
+    contrast: tuple[int, int] | None = None,
+    layer: str | None = None,
+) -> Matches:
+    """Find the nearest neighbours of a picture, and explain each pair; the query itself is no neighbour of its own.
+
+    contrast   the ranks of two neighbours, counted from 1. With none named, the first and the nearest one of another
+               folder, or else the last.
+    """
+    if top < 1:
+        raise InputError(f"{top} neighbours were asked for: give 1 or more.")
+    subject = Subject(
+        CatalogueEntry(embedder.name, embedder.network, embedder.preprocess), layer, device=embedder.device
+    )
+    image = open_image(query)
+    with borrowed(unwrap(embedder.network)):
+        head = subject.run([subject.tensor(image)])
+        raw = head.replay.output.detach().float().cpu().numpy()
+        places, scores = _neighbours(gallery, query, raw, top)
+        centre = _centre(gallery.index.vectors)
+        targets = gallery.index.vectors[places] - centre
+        of_query = [_seen(head, target)[0] for target in targets]
+        images = [open_image(gallery.file(place)) for place in places]
+        back = (on_circle(raw) if embedder.normalized else raw)[0] - centre
+        of_neighbours = _seen(subject.run([subject.tensor(one) for one in images]), back)
+        pairs = tuple(
+            Pair(
+                rank=number + 1,
+                file=gallery.file(place),
+                name=gallery.index.names[place],
+                score=score,
+                view=subject.view(images[number]),
+                of_query=of_query[number],
+                of_neighbour=of_neighbours[number],
+            )
+            for number, (place, score) in enumerate(zip(places, scores, strict=True))
+        )
+        ranks = _contrasted(pairs, contrast)
+        found = None
+        if ranks is not None:
+            ours, theirs = (gallery.index.vectors[places[rank - 1]] for rank in ranks)
+            found = Contrast(*ranks, _seen(head, ours - theirs)[0])
+    layer_name = str(head.replay.layer.name)
+    return Matches(query, subject.view(image), pairs, found, embedder.name, layer_name, embedder.normalized)
+
+
+def _neighbours(gallery: Gallery, query: Path, raw: Vectors, top: int) -> tuple[list[int], list[float]]:
+    if not np.isfinite(raw).all():
+        raise InputError(f"The network gives NaN or infinity for '{query}': give another picture.")
+    found = gallery.index.query(raw, top + 1)
+    own = query.resolve()
+    pairs = [
+        (int(place), float(score))
+        for place, score in zip(found.indices[0], found.scores[0], strict=True)
+        if gallery.file(int(place)).resolve() != own
+    ][:top]
+    if not pairs:
+        raise InputError(f"The gallery holds nothing but '{query}' itself: add pictures to compare with.")
+    return [place for place, _ in pairs], [score for _, score in pairs]
+
+
+def _centre(vectors: Vectors) -> Vectors:
+    """The mean of the gallery; nought where a single picture is all of it, since that would leave nothing to ask."""
+    return vectors.mean(axis=0) if len(vectors) > 1 else np.zeros_like(vectors[0])
+
+
+def _seen(head: Head, target: Vectors) -> list[Seen]:
+    """The maps of a batch for one target."""
+    heatmap: Heatmap = AttentionFilter(Similarity(torch.from_numpy(target))).on(head)
+    heats = heatmap.signed.cpu().float().numpy()
+    return [Seen(heat, str(outcome)) for heat, outcome in zip(heats, heatmap.solution.outcome, strict=True)]
+
+
+def _contrasted(pairs: tuple[Pair, ...], asked: tuple[int, int] | None) -> tuple[int, int] | None:
+    if asked is not None:
+        for rank in asked:
+            if not 1 <= rank <= len(pairs):
+                raise InputError(f"There is no neighbour {rank}: the ranks run from 1 to {len(pairs)}.")
+        if asked[0] == asked[1]:
+            raise InputError(f"Neighbour {asked[0]} cannot be told from itself: give two ranks, such as 1:3.")
+        return asked
+    if len(pairs) < 2:
+        return None
+    strangers = [pair.rank for pair in pairs if pair.group != pairs[0].group]
+    return (1, strangers[0] if strangers else pairs[-1].rank)
