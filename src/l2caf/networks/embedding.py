@@ -128,11 +128,13 @@ def load_backbone(name: str, *, pretrained: bool = True) -> Backbone:
     except (AttributeError, AssertionError, TypeError, ValueError) as error:
         raise _no_map(name) from error
     assert isinstance(entry.preprocess, Preprocessing)
-    channels = int(trunk.num_features)
     shape = _shape_of_map(trunk, entry.preprocess.input_size)
-    if len(shape) != 4 or channels not in (shape[1], shape[3]):
+    # What timm calls features may have gone through another layer before it leaves the trunk.
+    widths = {int(trunk.num_features), int(getattr(trunk, "head_hidden_size", 0) or 0)}
+    if len(shape) != 4 or not widths & {shape[1], shape[3]}:
         raise _no_map(name)
-    return Backbone(entry.name, trunk, channels, shape[1] != channels, entry.preprocess)
+    channels_last = shape[1] not in widths
+    return Backbone(entry.name, trunk, shape[3 if channels_last else 1], channels_last, entry.preprocess)
 
 
 def embedding_before_training(
@@ -180,14 +182,14 @@ def random_projection(channels: int, dimension: int, *, seed: int = 0) -> tuple[
 
 def save_embedding(path: str | Path, network: EmbeddingNetwork, config: EmbeddingConfig) -> Path:
     """Write weights and config, each file whole or not at all."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     path = Path(path)
     if path.suffix != SUFFIX:
         raise InputError(f"A checkpoint cannot be written to '{path}': give a file name that ends in {SUFFIX}.")
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
     with write_whole(path) as temporary:
-        save_file(tensors, temporary, metadata={_METADATA: config.as_json()})
+        temporary.write_bytes(save(tensors, metadata={_METADATA: config.as_json()}))
     with write_whole(path.with_suffix(".json")) as temporary:
         temporary.write_text(config.as_json() + "\n", encoding="utf-8")
     return path

@@ -23,6 +23,11 @@ _RESAMPLING = {
 }
 
 
+def resampling(name: str) -> Image.Resampling:
+    """Pillow's way of resizing, by name."""
+    return _RESAMPLING[name]
+
+
 class Preprocess(Protocol):
     """PIL image -> float tensor (3, H, W), and the same without normalisation as a picture."""
 

@@ -1,0 +1,104 @@
+"""Which pictures make a batch: P classes with K pictures each, drawn by the number of the iteration.
+
+A batch is a function of the seed and the iteration, and of nothing that came before: a run that goes on at iteration
+300 draws what the uninterrupted run would have drawn, and every process of several draws the same batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DatasetError, InputError
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassBatches:
+    """Batches of `classes` classes with `each` pictures, no picture twice in a batch where the class has enough.
+
+    labels    of all training pictures, (N,)
+    classes   a batch; all of them where there are fewer
+    each      pictures a class: 2 for N-pair, which is one pair; more for triplets
+
+    >>> ClassBatches(np.array([0, 0, 1, 1, 2, 2]), classes=2, each=2, seed=0)(7).shape
+    (4,)
+    """
+
+    labels: Ints
+    classes: int
+    each: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.each < 2:
+            raise InputError(f"{self.each} pictures of a class in a batch make no pair: give 2 or more.")
+        if self.classes < 2 or len(self._members) < 2:
+            raise DatasetError(
+                f"{min(self.classes, len(self._members))} class in a batch leaves nothing to tell apart: "
+                "give pictures of 2 classes or more."
+            )
+        for label, members in self._members.items():
+            if len(members) < 2:
+                raise DatasetError(
+                    f"The class {label} has {len(members)} picture to train on, which makes no pair: "
+                    "add pictures to it, or leave it out."
+                )
+
+    @property
+    def size(self) -> int:
+        """Pictures in a batch."""
+        return min(self.classes, len(self._members)) * self.each
+
+    def __call__(self, iteration: int) -> Ints:
+        """The places of the pictures of a batch, those of a class in a row."""
+        draw = np.random.default_rng((self.seed, iteration))
+        chosen = draw.permutation(sorted(self._members))[: self.classes]
+        return np.concatenate([self._of_class(int(label), draw) for label in chosen])
+
+    def _of_class(self, label: int, draw: np.random.Generator) -> Ints:
+        members = self._members[label]
+        rounds = -(-self.each // len(members))  # a class with too few is gone through anew
+        return np.concatenate([draw.permutation(members) for _ in range(rounds)])[: self.each]
+
+    @cached_property
+    def _members(self) -> dict[int, Ints]:
+        return {int(label): np.flatnonzero(self.labels == label) for label in np.unique(self.labels)}
+
+
+def share_of(batch: Ints, *, rank: int, processes: int) -> Ints:
+    """The part of a batch that one of several processes computes; the parts, in order of rank, are the batch."""
+    if len(batch) % processes:
+        raise InputError(
+            f"A batch of {len(batch)} pictures cannot be split over {processes} processes evenly: "
+            "choose classes × pictures a class as a multiple of that."
+        )
+    part = len(batch) // processes
+    return batch[rank * part : (rank + 1) * part]
+
+
+def hold_out(labels: Sequence[int] | Ints, *, share: float, seed: int = 0) -> tuple[Ints, Ints]:
+    """Part the pictures of every class: places of those to train on, and of those to measure with.
+
+    Each class keeps two pictures at least to train on; one with fewer is refused. A class with less than four holds
+    out none, since one alone has no other to be found by.
+    """
+    if not 0 <= share < 1:
+        raise InputError(f"A share of {share} cannot be held out: give 0 or more, and less than 1.")
+    known = np.asarray(labels, np.int64)
+    if not known.size:
+        raise DatasetError("There are no pictures to train on: check the folder and the choice of classes.")
+    draw = np.random.default_rng((seed, 0x5EED))
+    held: list[Ints] = []
+    for label in np.unique(known):
+        members = draw.permutation(np.flatnonzero(known == label))
+        count = min(round(share * len(members)), len(members) - 2)
+        if count >= 2:
+            held.append(members[:count])
+    out = np.sort(np.concatenate(held)) if held else np.zeros(0, np.int64)
+    return np.setdiff1d(np.arange(len(known)), out), out

@@ -1,0 +1,141 @@
+"""Where the numbers of a batch come from: maps that the frozen part made once, or pictures read anew each time.
+
+Both give the features at the cut, and both are functions of the picture, the iteration and the seed alone.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..datasets import Sample
+from ..images import open_image
+from .augmenting import Views
+from .batches import Ints
+
+LARGEST_IN_MEMORY = 4 << 30  # bytes of stored maps; more than that goes to a file
+TOGETHER = 32  # views that run through the frozen part at once
+
+
+class Source(ABC):
+    """The features of pictures at the cut, (B, C, H, W)."""
+
+    @abstractmethod
+    def batch(self, places: Ints, iteration: int) -> Tensor:
+        """For training: one view of each, drawn by the iteration."""
+
+    @abstractmethod
+    def plain(self, places: Ints) -> Tensor:
+        """For measuring: what the network sees when it is used."""
+
+
+class StoredFeatures(Source):
+    """The frozen part runs once for a few views of every picture; its maps are kept as float16.
+
+    maps   (N, V, C, H, W); view 0 is the plain one
+    """
+
+    def __init__(self, maps: Tensor, *, seed: int = 0) -> None:
+        self.maps = maps
+        self.seed = seed
+
+    def batch(self, places: Ints, iteration: int) -> Tensor:
+        draw = np.random.default_rng((self.seed, iteration, 1))
+        views = draw.integers(0, self.maps.shape[1], len(places))
+        return self.maps[torch.from_numpy(places), torch.from_numpy(views)].float()
+
+    def plain(self, places: Ints) -> Tensor:
+        return self.maps[torch.from_numpy(places), 0].float()
+
+
+class LivePictures(Source):
+    """Pictures are read, and the frozen part runs, at every iteration: any number of views, no memory."""
+
+    def __init__(
+        self, samples: Sequence[Sample], views: Views, *, lower: Callable[[Tensor], Tensor], seed: int = 0
+    ) -> None:
+        self.samples = samples
+        self.views = views
+        self.lower = lower
+        self.seed = seed
+
+    def batch(self, places: Ints, iteration: int) -> Tensor:
+        # Half of the views are mirrored, a quarter are plain: the network must know what it will be shown.
+        drawn = np.random.default_rng((self.seed, iteration, 1)).choice([0, 1, 2, 3, 4, 5, 6, 7], len(places))
+        return self.lower(self._read(places, drawn, iteration))
+
+    def plain(self, places: Ints) -> Tensor:
+        return self.lower(self._read(places, np.zeros(len(places), np.int64), 0))
+
+    def _read(self, places: Ints, numbers: Ints, iteration: int) -> Tensor:
+        def one(place: int, number: int) -> Tensor:
+            return self.views(open_image(self.samples[place].path), number, key=(self.seed, iteration, place))
+
+        with ThreadPoolExecutor(_readers()) as pool:
+            return torch.stack(list(pool.map(one, places.tolist(), numbers.tolist())))
+
+
+def store_features(
+    samples: Sequence[Sample],
+    views: Views,
+    count: int,
+    *,
+    lower: Callable[[Tensor], Tensor],
+    seed: int = 0,
+    plain_only: frozenset[int] = frozenset(),
+    watch: Callable[[int, int], None] | None = None,
+) -> StoredFeatures:
+    """Run the frozen part over `count` views of every picture.
+
+    plain_only   places of pictures that are only measured with: view 0 is enough for them
+    """
+    maps: Tensor | None = None
+    for place, made in _in_order(samples, views, count, seed=seed, plain_only=plain_only):
+        features = torch.cat([lower(part) for part in made.split(TOGETHER)]).half()
+        if maps is None:
+            maps = _room((len(samples), count, *features.shape[1:]))
+        maps[place, : len(features)] = features
+        if watch is not None:
+            watch(place + 1, len(samples))
+    assert maps is not None
+    return StoredFeatures(maps, seed=seed)
+
+
+def _in_order(
+    samples: Sequence[Sample], views: Views, count: int, *, seed: int, plain_only: frozenset[int]
+) -> Iterator[tuple[int, Tensor]]:
+    """The views of each picture, (V, 3, H, W), while the next ones are read."""
+
+    def one(place: int) -> Tensor:
+        image = open_image(samples[place].path)
+        numbers = range(1 if place in plain_only else count)
+        return torch.stack([views(image, number, key=(seed, place)) for number in numbers])
+
+    with ThreadPoolExecutor(_readers()) as pool:
+        ahead = 2 * _readers()
+        waiting = {place: pool.submit(one, place) for place in range(min(ahead, len(samples)))}
+        for place in range(len(samples)):
+            made = waiting.pop(place).result()
+            if place + ahead < len(samples):
+                waiting[place + ahead] = pool.submit(one, place + ahead)
+            yield place, made
+
+
+def _room(shape: tuple[int, ...]) -> Tensor:
+    """Memory for the maps, or a file without a name where they are too large; the system removes it with the run."""
+    if 2 * int(np.prod(shape)) <= LARGEST_IN_MEMORY:
+        return torch.zeros(shape, dtype=torch.float16)
+    with tempfile.NamedTemporaryFile(prefix="l2caf-features-", dir=os.environ.get("TMPDIR")) as file:
+        return torch.from_numpy(np.memmap(Path(file.name), dtype=np.float16, mode="w+", shape=shape))
+
+
+def _readers() -> int:
+    return min(4, os.cpu_count() or 1)
