@@ -131,7 +131,7 @@ class Index:
         if not path.is_file():
             raise InputError(f"There is no index '{path}': make one first, or check the path.")
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 about = json.loads(str(file["about"]))
                 index = cls(
                     np.ascontiguousarray(file["vectors"], np.float32),

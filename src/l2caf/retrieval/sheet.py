@@ -21,7 +21,7 @@ def sheet(matches: Matches, style: Style, *, cell_height: int = 288) -> Image.Im
     above += [_drawn(pair.of_query, matches.view, style) for pair in matches.pairs]
     below += [_drawn(pair.of_neighbour, pair.view, style) for pair in matches.pairs]
     titles = [
-        [f"query: {matches.query.name}", *(f"in the query, for #{pair.rank}" for pair in matches.pairs)],
+        ["query", *(f"in the query, for #{pair.rank}" for pair in matches.pairs)],
         [_contrast_title(matches), *(_title(pair, matches.unit) for pair in matches.pairs)],
     ]
     exact = all(seen.outcome == "exact" for pair in matches.pairs for seen in (pair.of_query, pair.of_neighbour))
@@ -51,7 +51,7 @@ def readable(group: str) -> str:
 
 def _title(pair: Pair, unit: str) -> str:
     name = readable(pair.group) or pair.file.name
-    return f"#{pair.rank} {name}\n{unit} {pair.score:.3g}"
+    return f"#{pair.rank} {name}\n{unit} {pair.score:.2f}"
 
 
 def _contrast_title(matches: Matches) -> str:
