@@ -11,6 +11,7 @@ L2cafError
 │   ├── WeightsError        a weights file that does not fit
 │   └── CatalogueError      a name that leads to no network
 ├── MethodError             this method, filter or solver does not fit this problem
+├── TrainingError           training that had to stop
 ├── FileError               something that cannot be written
 └── ExtraError              a part that is not installed
 
@@ -62,6 +63,10 @@ class CatalogueError(NetworkError):
 
 class MethodError(L2cafError):
     """A method, filter or solver that does not fit this problem."""
+
+
+class TrainingError(L2cafError):
+    """Training that had to stop."""
 
 
 class FileError(L2cafError, OSError):

@@ -14,7 +14,19 @@ from ..errors import L2cafError
 from . import terminal
 
 STOPPED = 130
-COMMANDS = ("explain", "compare", "animate", "networks", "layers", "demo", "evaluate", "sanity", "time", "match")
+COMMANDS = (
+    "explain",
+    "compare",
+    "animate",
+    "networks",
+    "layers",
+    "demo",
+    "evaluate",
+    "sanity",
+    "time",
+    "match",
+    "train",
+)
 # Called alone these work, or say what they miss; the others show their help.
 NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
 
@@ -33,6 +45,8 @@ class _Commands(typer.core.TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f".{cmd_name}", __package__)
+        if hasattr(module, "group"):  # a command with commands of its own
+            return typer.main.get_command(module.group)
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
         alone.command(cmd_name, no_args_is_help=cmd_name not in NEED_NOTHING)(module.command)
         return typer.main.get_command(alone)

@@ -156,21 +156,34 @@ def embedding_before_training(
     return network.eval()
 
 
-def pca(features: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
+def pca(
+    features: Tensor, dimension: int, *, whiten: float = 0.0, centred: bool = True, length: float | None = None
+) -> tuple[Tensor, Tensor]:
     """Weight (dimension, C) and bias (dimension,) of the projection on the principal axes of features (N, C).
+
+    whiten    each axis is divided by its standard deviation to this power: 0 keeps distances, 1 makes all axes alike
+    centred   whether the mean is taken off, by the bias
+    length    mean squared length that the embeddings get; None keeps that of the features
 
     Axes beyond the rank of the features are random ones, orthogonal to the others.
     """
     values = features.double()
     mean = values.mean(dim=0)
     _, scales, axes = torch.linalg.svd(values - mean, full_matrices=False)
-    rank = min(int((scales > 1e-9 * scales.max().clamp_min(1e-300)).sum()), dimension)
-    weight = axes[:rank]
+    rank = min(int((scales > 1e-6 * scales.max().clamp_min(1e-300)).sum()), dimension)
+    weight, spread = axes[:rank], scales[:rank]
     if rank < dimension:
-        rest, _ = random_projection(values.shape[1], dimension)
-        rest = rest.double()[rank:]
+        rest = random_projection(values.shape[1], dimension)[0].double()[rank:]
         weight = torch.cat([weight, rest - rest @ weight.T @ weight])
-    return weight.to(features.dtype), -(weight @ mean).to(features.dtype)
+        least = spread[-1:] if rank else torch.ones(1, dtype=values.dtype)
+        spread = torch.cat([spread, least.expand(dimension - rank)])
+    weight = weight * ((spread / spread[0]) ** -whiten)[:, None]
+    bias = -(weight @ mean) if centred else torch.zeros(dimension, dtype=values.dtype)
+    if length is not None:
+        made = (values @ weight.T + bias).square().sum(dim=1).mean()
+        scale = (length / made.clamp_min(1e-12)).sqrt()
+        weight, bias = weight * scale, bias * scale
+    return weight.to(features.dtype), bias.to(features.dtype)
 
 
 def random_projection(channels: int, dimension: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -1,1 +1,1 @@
-"""Training: losses and miners come from pytorch-metric-learning, devices from Lightning Fabric; recipes/ puts them together."""
+"""Training of networks. Losses and miners are a library's, and so are devices and processes; recipes/ joins them."""

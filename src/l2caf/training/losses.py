@@ -16,10 +16,12 @@ class EmbeddingLoss(ABC):
     """From raw embeddings (B, d) and labels (B,) to one number.
 
     normalized   whether the loss, and then retrieval, looks at the embeddings on the unit circle
+    length       mean squared length that embeddings should have at the start
     """
 
     name: str
     normalized: bool
+    length: float
 
     @abstractmethod
     def __call__(self, embeddings: Tensor, labels: Tensor) -> Tensor: ...
@@ -34,6 +36,7 @@ class SemiHardTriplet(EmbeddingLoss):
 
     name = "triplet"
     normalized = True
+    length = 1.0
 
     def __init__(self, *, margin: float = MARGIN) -> None:
         library = metric_learning()
@@ -56,6 +59,7 @@ class NPair(EmbeddingLoss):
 
     name = "npair"
     normalized = False
+    length = 5.0  # the softmax over classes is then neither flat nor sure of itself
 
     def __init__(self, *, weight: float = 0.0) -> None:
         library = metric_learning()

@@ -1,0 +1,73 @@
+"""The state of a run on disk: enough to go on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import FileError, WeightsError
+from ..rendering.files import write_whole
+from .moving import State
+
+FILE = "resume.pt"
+
+
+@dataclass
+class RunState:
+    """What a run has come to after `iteration` iterations.
+
+    settings   all that decides what the run does; another run must not go on from here
+    moving     the weights being trained; `mean` their running mean
+    best       those to be shipped, as they were at the best measurement so far; `best_log` is its line
+    log        one line a measurement
+    losses     one number an iteration
+    seconds    that training took so far, over all interruptions
+    """
+
+    settings: dict[str, Any]
+    iteration: int = 0
+    moving: State = field(default_factory=dict)
+    mean: State = field(default_factory=dict)
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    best: State = field(default_factory=dict)
+    best_log: dict[str, Any] = field(default_factory=dict)
+    since_best: int = 0
+    log: list[dict[str, Any]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    random: torch.Tensor = field(default_factory=torch.get_rng_state)
+    seconds: float = 0.0
+    ended: str = ""
+
+    def save(self, folder: Path) -> None:
+        """Write it, whole or not at all."""
+        self.random = torch.get_rng_state()
+        with write_whole(folder / FILE) as temporary:
+            torch.save(vars(self), temporary)
+
+    @classmethod
+    def load(cls, folder: Path, settings: Mapping[str, Any]) -> RunState | None:
+        """The state that is there, if it is one of the same run; None where there is none."""
+        path = folder / FILE
+        if not path.is_file():
+            return None
+        try:
+            state = cls(**torch.load(path, map_location="cpu", weights_only=True))
+        except Exception as error:  # on unknown bytes the reader raises anything
+            raise WeightsError(
+                f"{path} cannot be read ({type(error).__name__}), so the run cannot go on from it: "
+                "remove it to start anew, or copy it again."
+            ) from error
+        wanted = json.loads(json.dumps(settings))
+        differing = sorted(key for key in {*wanted, *state.settings} if wanted.get(key) != state.settings.get(key))
+        if differing:
+            raise FileError(
+                f"{folder} holds a run with another {', '.join(differing)}: "
+                "choose another --out, or remove that folder."
+            )
+        torch.set_rng_state(state.random)
+        return state
