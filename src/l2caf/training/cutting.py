@@ -19,6 +19,7 @@ from ..errors import InputError
 EVERYTHING = "trunk"
 NOTHING = "none"
 AUTO = "auto"
+LEAST_STAGE = 0.05  # of all parameters: a last normalisation is no stage
 
 
 class _Reached(Exception):  # noqa: N818 - no error: the way out of a network half-way
@@ -75,20 +76,34 @@ class Cut:
 
 
 def auto_cut(trunk: nn.Module, probe: Tensor) -> str:
-    """The end of the last stage whose map is larger than the final one: what works at the final size is trained.
+    """The end of the last stage but one, so that the last stage is trained: a fifth or so of the computation.
 
-    That is `layer3` of a ResNet, `stages.2` of a ConvNeXt, `blocks.4` of an EfficientNet.
+    That is `layer3` of a ResNet, `stages.2` of a ConvNeXt, `blocks.5` of an EfficientNet.
     """
-    maps = _maps(trunk, probe)
-    final = list(maps.values())[-1] if maps else ()
-    larger = [name for name, shape in maps.items() if shape[-1] > final[-1] and name.count(".") <= 1]
-    for name in reversed(larger):
+    stages = _stages(trunk, probe)
+    heavy = [place for place, name in enumerate(stages) if _weight(trunk, name) >= LEAST_STAGE * _weight(trunk, "")]
+    before_last = reversed(stages[: heavy[-1]]) if heavy else ()
+    for name in before_last:
         try:
             Cut(trunk, name, probe)
         except InputError:
             continue
         return name
     return EVERYTHING
+
+
+def _stages(trunk: nn.Module, probe: Tensor) -> list[str]:
+    """The large parts in the order in which they are done: the trunk's own, or those of a module that holds all."""
+    maps = _maps(trunk, probe)
+    for name, child in trunk.named_children():
+        inside = [f"{name}.{inner}" for inner, _ in child.named_children() if f"{name}.{inner}" in maps]
+        if len({maps[place][-2:] for place in inside}) >= 3:  # it spans several sizes of map, so it is no stage itself
+            return inside
+    return [name for name in maps if "." not in name]
+
+
+def _weight(trunk: nn.Module, name: str) -> int:
+    return sum(value.numel() for value in trunk.get_submodule(name).parameters())
 
 
 def resolve(freeze: str, trunk: nn.Module, probe: Tensor, *, has_accelerator: bool) -> str:
