@@ -17,7 +17,7 @@ import torch
 
 from .measuring import Row
 
-QUESTIONS = ("startup", "exactness", "meaning", "curved", "memory", "evaluating", "speed")
+QUESTIONS = ("startup", "exactness", "meaning", "curved", "memory", "evaluating", "retrieving", "speed")
 HERE = Path(__file__).parent
 
 
