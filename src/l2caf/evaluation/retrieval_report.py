@@ -99,4 +99,4 @@ def _published(results: Mapping[str, Any]) -> str:
     if not rows:
         return ""
     note = "As printed in the paper, on all test classes: other networks, so only an orientation."
-    return table(["", "R@1", "NMI", "LOC", "margin to Grad-CAM"], rows) + f"<p class=note>{note}</p>"
+    return table(["in the paper", "R@1", "NMI", "LOC", "margin to Grad-CAM"], rows) + f"<p class=note>{note}</p>"
