@@ -61,6 +61,10 @@ class ClassBatches:
         chosen = draw.permutation(sorted(self._members))[: self.classes]
         return np.concatenate([self._of_class(int(label), draw) for label in chosen])
 
+    def views(self, iteration: int, count: int) -> Ints:
+        """The number of the view, one of `count`, that each picture of a batch is shown in."""
+        return np.random.default_rng((self.seed, iteration, 1)).integers(0, count, self.size)
+
     def _of_class(self, label: int, draw: np.random.Generator) -> Ints:
         members = self._members[label]
         rounds = -(-self.each // len(members))  # a class with too few is gone through anew

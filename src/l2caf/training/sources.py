@@ -1,6 +1,6 @@
 """Where the numbers of a batch come from: maps that the frozen part made once, or pictures read anew each time.
 
-Both give the features at the cut, and both are functions of the picture, the iteration and the seed alone.
+Both give the features at the cut, and both are functions of the picture, the view, the iteration and the seed alone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ TOGETHER = 32  # views that run through the frozen part at once
 
 
 class Source(ABC):
-    """The features of pictures at the cut, (B, C, H, W)."""
+    """The features of pictures at the cut, (B, C, H, W).
+
+    views   how many a picture has in an iteration
+    """
+
+    views: int
 
     @abstractmethod
-    def batch(self, places: Ints, iteration: int) -> Tensor:
-        """For training: one view of each, drawn by the iteration."""
+    def batch(self, places: Ints, numbers: Ints, iteration: int) -> Tensor:
+        """For training: of each picture the view of that number."""
 
     @abstractmethod
     def plain(self, places: Ints) -> Tensor:
@@ -43,41 +48,39 @@ class StoredFeatures(Source):
     maps   (N, V, C, H, W); view 0 is the plain one
     """
 
-    def __init__(self, maps: Tensor, *, seed: int = 0) -> None:
+    def __init__(self, maps: Tensor) -> None:
         self.maps = maps
-        self.seed = seed
+        self.views = maps.shape[1]
 
-    def batch(self, places: Ints, iteration: int) -> Tensor:
-        draw = np.random.default_rng((self.seed, iteration, 1))
-        views = draw.integers(0, self.maps.shape[1], len(places))
-        return self.maps[torch.from_numpy(places), torch.from_numpy(views)].float()
+    def batch(self, places: Ints, numbers: Ints, iteration: int) -> Tensor:
+        return self.maps[torch.from_numpy(places), torch.from_numpy(numbers)].float()
 
     def plain(self, places: Ints) -> Tensor:
         return self.maps[torch.from_numpy(places), 0].float()
 
 
 class LivePictures(Source):
-    """Pictures are read, and the frozen part runs, at every iteration: any number of views, no memory."""
+    """Pictures are read, and the frozen part runs, at every iteration, with cut-outs that no other iteration has."""
+
+    views = 8  # so a quarter are what the network will be shown when it is used, or its mirror image
 
     def __init__(
-        self, samples: Sequence[Sample], views: Views, *, lower: Callable[[Tensor], Tensor], seed: int = 0
+        self, samples: Sequence[Sample], shown: Views, *, lower: Callable[[Tensor], Tensor], seed: int = 0
     ) -> None:
         self.samples = samples
-        self.views = views
+        self.shown = shown
         self.lower = lower
         self.seed = seed
 
-    def batch(self, places: Ints, iteration: int) -> Tensor:
-        # Half of the views are mirrored, a quarter are plain: the network must know what it will be shown.
-        drawn = np.random.default_rng((self.seed, iteration, 1)).choice([0, 1, 2, 3, 4, 5, 6, 7], len(places))
-        return self.lower(self._read(places, drawn, iteration))
+    def batch(self, places: Ints, numbers: Ints, iteration: int) -> Tensor:
+        return self.lower(self._read(places, numbers, iteration))
 
     def plain(self, places: Ints) -> Tensor:
         return self.lower(self._read(places, np.zeros(len(places), np.int64), 0))
 
     def _read(self, places: Ints, numbers: Ints, iteration: int) -> Tensor:
         def one(place: int, number: int) -> Tensor:
-            return self.views(open_image(self.samples[place].path), number, key=(self.seed, iteration, place))
+            return self.shown(open_image(self.samples[place].path), number, key=(self.seed, iteration, place))
 
         with ThreadPoolExecutor(_readers()) as pool:
             return torch.stack(list(pool.map(one, places.tolist(), numbers.tolist())))
@@ -106,7 +109,7 @@ def store_features(
         if watch is not None:
             watch(place + 1, len(samples))
     assert maps is not None
-    return StoredFeatures(maps, seed=seed)
+    return StoredFeatures(maps)
 
 
 def _in_order(

@@ -290,8 +290,11 @@ class _Run:
         """One iteration; False, with nothing changed, where the loss is not finite."""
         iteration = state.iteration
         batch = self.batches(iteration)
-        mine = share_of(batch, rank=self.fabric.global_rank, processes=self.fabric.world_size)
-        features = self.source.batch(self.train[mine], iteration).to(self.fabric.device)
+        mine, numbers = (
+            share_of(whole, rank=self.fabric.global_rank, processes=self.fabric.world_size)
+            for whole in (self.train[batch], self.batches.views(iteration, self.source.views))
+        )
+        features = self.source.batch(mine, numbers, iteration).to(self.fabric.device)
         for group in self.optimizer.param_groups:
             group["lr"] = group["full"] * min(1.0, (iteration + 1) / max(1, self.recipe.warmup))
         embeddings = gather(self.fabric, self.wrapped(features)).float()
@@ -307,8 +310,9 @@ class _Run:
         state.iteration += 1
         state.losses.append(value)
         if self.watch is not None:
-            numbers = {"loss": value, **({"R@1": score} if (score := state.log[-1]["recall_at_1"]) is not None else {})}
-            self.watch("training", state.iteration, self.recipe.iterations, numbers)
+            score = state.log[-1]["recall_at_1"]
+            told = {"loss": value} if score is None else {"loss": value, "R@1": score}
+            self.watch("training", state.iteration, self.recipe.iterations, told)
         return True
 
     def _measure(self, state: RunState, out: Path, *, seconds: float) -> None:

@@ -1,0 +1,217 @@
+"""Training as a whole: it learns, it goes on where it was, it works in several processes, and it fails well."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+import l2caf
+import stripes
+from l2caf.cli.app import run as cli
+from l2caf.datasets import Dataset
+from l2caf.errors import DatasetError, FileError, InputError, TrainingError, WeightsError
+from l2caf.images import open_image
+from l2caf.networks import catalogue
+from l2caf.networks.embedding import read_config, read_embedding, save_embedding
+from l2caf.training.recipes.retrieval import CHECKPOINT, RetrievalRecipe, train_retrieval
+
+QUICK = RetrievalRecipe(freeze="trunk", views=2, dimension=16, iterations=20, measure_every=5, patience=100)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return stripes.dataset(tmp_path_factory.mktemp("four"))
+
+
+def log_of(out: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((out / "log.json").read_text())
+    return document
+
+
+@pytest.mark.parametrize("loss", ["triplet", "npair"])
+def test_it_learns_four_classes_by_heart(four: Dataset, tmp_path: Path, loss: str) -> None:
+    """Nothing is held out, so the scores are those of the pictures trained on."""
+    recipe = replace(QUICK, loss=loss, held_out=0.0, keep=0.0, rate=3e-3, iterations=60, dimension=32)
+    result = train_retrieval(four, recipe, tmp_path, device="cpu")
+    losses = result.log["losses"]
+    if loss == "npair":  # the other is a mean over what is still wrong, so it need not fall
+        assert sum(losses[-10:]) < 0.3 * sum(losses[:10])
+    network, config = read_embedding(result.checkpoint)
+    assert config.normalized == (loss == "triplet")
+    assert config.classes == ("class0", "class1", "class2", "class3")
+    with torch.inference_mode():
+        inputs = torch.stack([config.preprocessing(open_image(sample.path)) for sample in four.samples])
+        embeddings = network(inputs)
+    if config.normalized:
+        embeddings = torch.nn.functional.normalize(embeddings)
+    distances = torch.cdist(embeddings, embeddings).fill_diagonal_(torch.inf)
+    labels = torch.tensor([sample.label for sample in four.samples])
+    assert float((labels[distances.argmin(dim=1)] == labels).float().mean()) > 0.95
+
+
+def test_what_a_run_leaves(four: Dataset, tmp_path: Path) -> None:
+    seen: list[str] = []
+    recipe = replace(QUICK, freeze="auto", iterations=4, measure_every=2)
+    result = train_retrieval(four, recipe, tmp_path, device="cpu", watch=lambda words, *_: seen.append(words))
+    log = log_of(tmp_path)
+    assert log["settings"]["cut"] == "blocks.5"
+    assert [line["iteration"] for line in log["curve"]] == [0, 2, 4]
+    assert len(log["losses"]) == 4
+    assert set(log["before"]) == {"embedding", "pooled", "random"}
+    with Image.open(tmp_path / "curves.png") as picture:
+        assert picture.size[0] > 500
+    assert {"storing features", "training"} == set(seen)
+    config = read_config(result.checkpoint)
+    assert json.loads((tmp_path / "embedding.json").read_text())["backbone"] == "efficientnet_lite0"
+    assert set(config.training["held_out"]) == set(log["held_out"])
+    assert len(log["held_out"]) == 8
+    entry = catalogue.load(str(result.checkpoint))
+    image = entry.preprocess(open_image(four.samples[0].path))
+    heatmap = l2caf.explain(entry.network, image[None])
+    assert heatmap.solution is not None
+    assert [str(outcome) for outcome in heatmap.solution.outcome] == ["exact"]
+
+
+def test_the_frozen_part_stays_as_it_was(four: Dataset, tmp_path: Path) -> None:
+    recipe = replace(QUICK, freeze="auto", iterations=3, measure_every=3, held_out=0.0, keep=0.0)
+    network, _ = read_embedding(train_retrieval(four, recipe, tmp_path, device="cpu").checkpoint)
+    before = catalogue.load().network.state_dict()
+    moved = {name for name, value in network.trunk.state_dict().items() if not torch.equal(value, before[name])}
+    assert moved
+    assert all(name.startswith(("blocks.6", "conv_head", "bn2")) for name in moved)
+    assert not any("running" in name for name in moved)
+
+
+def test_interrupted_and_resumed_is_the_same_run(four: Dataset, tmp_path: Path) -> None:
+    recipe = replace(QUICK, freeze="auto", iterations=12)
+
+    def stop(words: str, done: int, *_: object) -> None:
+        if words == "training" and done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_retrieval(four, recipe, tmp_path / "parts", device="cpu", watch=stop)
+    train_retrieval(four, recipe, tmp_path / "parts", device="cpu")
+    train_retrieval(four, recipe, tmp_path / "whole", device="cpu")
+    parts, whole = log_of(tmp_path / "parts"), log_of(tmp_path / "whole")
+    assert parts["losses"] == whole["losses"]
+    assert [{**line, "seconds": 0} for line in parts["curve"]] == [{**line, "seconds": 0} for line in whole["curve"]]
+    ours, theirs = (read_embedding(tmp_path / name / CHECKPOINT)[0].state_dict() for name in ("parts", "whole"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_run_can_be_made_longer_but_not_otherwise_changed(four: Dataset, tmp_path: Path) -> None:
+    train_retrieval(four, replace(QUICK, iterations=4), tmp_path, device="cpu")
+    train_retrieval(four, replace(QUICK, iterations=6), tmp_path, device="cpu")
+    assert len(log_of(tmp_path)["losses"]) == 6
+    with pytest.raises(FileError, match="a run with another rate"):
+        train_retrieval(four, replace(QUICK, rate=1.0), tmp_path, device="cpu")
+    (tmp_path / "resume.pt").write_bytes((tmp_path / "resume.pt").read_bytes()[:1000])
+    with pytest.raises(WeightsError, match="cannot be read"):
+        train_retrieval(four, QUICK, tmp_path, device="cpu")
+
+
+def test_it_ends_when_held_out_pictures_are_found_no_better(four: Dataset, tmp_path: Path) -> None:
+    result = train_retrieval(four, replace(QUICK, rate=0.0, measure_every=1, patience=3), tmp_path, device="cpu")
+    assert (result.log["ended"], result.log["iterations"], result.log["best"]["iteration"]) == ("no better", 3, 0)
+
+
+def test_it_ends_when_the_time_is_up(four: Dataset, tmp_path: Path) -> None:
+    assert train_retrieval(four, QUICK, tmp_path, device="cpu", minutes=0).log["ended"] == "minutes"
+    assert (tmp_path / CHECKPOINT).is_file()
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_network(four: Dataset, tmp_path: Path) -> None:
+    recipe = replace(QUICK, loss="npair", warmup=1, held_out=0.0, iterations=10, measure_every=2)
+    train_retrieval(four, replace(recipe, iterations=4), tmp_path, device="cpu")
+    good = read_embedding(tmp_path / CHECKPOINT)[0].embed.weight.detach().clone()
+    state = torch.load(tmp_path / "resume.pt", weights_only=True)
+    state["moving"]["embed.weight"].fill_(1e30)  # finite itself, but no product of two such embeddings is
+    torch.save(state, tmp_path / "resume.pt")
+    with pytest.raises(TrainingError, match=r"not finite at iteration 5.*holds the network of iteration 4"):
+        train_retrieval(four, recipe, tmp_path, device="cpu")
+    assert torch.equal(read_embedding(tmp_path / CHECKPOINT)[0].embed.weight, good)
+    assert log_of(tmp_path)["ended"] == "non_finite"
+
+
+def test_pictures_that_are_read_anew_each_time(four: Dataset, tmp_path: Path) -> None:
+    result = train_retrieval(four, replace(QUICK, views=0, iterations=2, measure_every=2), tmp_path, device="cpu")
+    assert len(result.log["losses"]) == 2
+
+
+def test_bad_data(four: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="has no pictures"):
+        train_retrieval(Dataset("nothing", ()), QUICK, tmp_path, device="cpu")
+    lonely = replace(four, samples=four.samples[:9])
+    with pytest.raises(DatasetError, match="'class1' has one picture"):
+        train_retrieval(lonely, QUICK, tmp_path, device="cpu")
+    with pytest.raises(DatasetError, match="one class"):
+        train_retrieval(replace(four, samples=four.samples[:8]), QUICK, tmp_path, device="cpu")
+
+
+def test_bad_recipes() -> None:
+    with pytest.raises(InputError, match="iterations is 0"):
+        RetrievalRecipe(iterations=0)
+    with pytest.raises(InputError, match="one pair a class"):
+        RetrievalRecipe(loss="npair", each=4)
+    with pytest.raises(InputError, match="keep is 1"):
+        RetrievalRecipe(keep=1.0)
+
+
+def test_a_picture_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    root = stripes.folder(tmp_path / "some", classes=2, each=4)
+    (root / "class0" / "0.png").write_bytes(b"no picture")
+    data = stripes.read("folder", root)
+    recipe = replace(QUICK, held_out=0.0, iterations=1)
+    result = train_retrieval(data, recipe, tmp_path / "out", device="cpu")
+    assert list(result.bad) == ["class0/0.png"]
+
+
+def test_broken_checkpoints(four: Dataset, tmp_path: Path) -> None:
+    made = train_retrieval(four, replace(QUICK, iterations=1), tmp_path / "out", device="cpu").checkpoint
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(made.read_bytes()[:5000])
+    with pytest.raises(WeightsError, match="truncated"):
+        catalogue.load(str(cut))
+    network, config = read_embedding(made)
+    other = save_embedding(tmp_path / "other.safetensors", network, replace(config, dimension=99))
+    with pytest.raises(WeightsError, match=r"does not fit.*embed\.weight"):
+        catalogue.load(str(other))
+    with pytest.raises(WeightsError, match="does not exist"):
+        catalogue.load(str(tmp_path / "none.safetensors"))
+
+
+def test_the_command(four: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = four.samples[0].path.parents[1]
+    given = ["train", "retrieval", "folder", str(root), "--loss", "npair", "--iterations", "2", "--freeze", "trunk"]
+    assert cli([*given, "--views", "1", "--device", "cpu", "--out", str(tmp_path / "out"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert Path(document["checkpoint"]).is_file()
+    assert document["ended"] == "iterations"
+    assert cli(["train", "retrieval", "imagenet", str(root), "--out", str(tmp_path / "no")]) == 2
+    assert "cub, cars, folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_processes_do_what_one_does(four: Dataset, tmp_path: Path) -> None:
+    root = four.samples[0].path.parents[1]
+    given = ["-m", "l2caf", "train", "retrieval", "folder", str(root), "--views", "2", "--device", "cpu"]
+    given += ["--iterations", "8", "--out"]
+    here = str(Path(l2caf.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": here, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for words in ([*given, str(tmp_path / "one")], [*launch, *given, str(tmp_path / "two")]):
+        done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    one, two = log_of(tmp_path / "one"), log_of(tmp_path / "two")
+    assert two["losses"] == pytest.approx(one["losses"], rel=1e-2)
+    assert two["best"]["recall_at_1"] == pytest.approx(one["best"]["recall_at_1"], abs=0.15)
