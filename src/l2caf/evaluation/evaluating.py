@@ -16,6 +16,7 @@ from .measuring import Trial as AnyTrial
 from .report import write_report
 from .retrieval import Gallery, RetrievalTrial, retrieval_tables, summarise_retrieval
 from .retrieval_report import write_retrieval_report
+from .retrieved import strips
 from .summary import Table, summarise, tables_of
 from .wsol import Trial
 
@@ -91,7 +92,8 @@ def run_retrieval(
     }
     title = f"{names.network} on {names.dataset}: what does it retrieve, and where does it look?"
     telling = _gallery(tables, dataset, trial) if tables else {}
-    write_retrieval_report(out / REPORT, results, telling, title=title, settings=shown)
+    nearest = strips(gallery, dataset, trial)
+    write_retrieval_report(out / REPORT, results, telling, nearest, title=title, settings=shown)
     return results
 
 

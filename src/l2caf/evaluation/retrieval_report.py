@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from .contestants import TITLES
 from .gallery import Tile
 from .page import shown, table, unread, write_page
 from .published import published
+from .retrieved import Strip, as_html
 from .sections import curve, differences, histogram, note_on_scores, scores, telling_images
 
 RETRIEVAL_MEASURES = {"r1": "R@1", "r2": "R@2", "r4": "R@4", "r8": "R@8", "nmi": "NMI"}
@@ -20,12 +22,13 @@ def write_retrieval_report(
     path: Path,
     results: Mapping[str, Any],
     gallery: Mapping[str, list[Tile]],
+    retrieved: Sequence[Strip] = (),
     *,
     title: str,
     settings: Mapping[str, str],
 ) -> Path:
     """Write the page: retrieval, localisation, the paper, differences, curve, histogram, and telling images."""
-    parts = [unread(results), "<h2>Retrieval</h2>", _retrieval(results)]
+    parts = [unread(results), "<h2>Retrieval</h2>", _retrieval(results), *_retrieved(results, retrieved)]
     if results["methods"]:
         loc = (
             f"{note_on_scores(results)} LOC counts an image when its nearest neighbour has its class and the IoU is"
@@ -78,6 +81,15 @@ def _retrieval(results: Mapping[str, Any]) -> str:
     )
     head = ["", *RETRIEVAL_MEASURES.values()]
     return table(head, [f"<tr><td>this network</td>{cells}</tr>"]) + f"<p class=note>{escape(note)}</p>"
+
+
+def _retrieved(results: Mapping[str, Any], found: Sequence[Strip]) -> list[str]:
+    if not found:
+        return []
+    method = next(iter(results["methods"]), None)
+    words = f"Maps: {TITLES[method]}. " if method else ""
+    note = f"<p class=note>{escape(words)}Queries whose nearest neighbour is of another class (red) come first.</p>"
+    return ["<h2>Nearest neighbours</h2>", note, *(as_html(strip) for strip in found)]
 
 
 def _published(results: Mapping[str, Any]) -> str:

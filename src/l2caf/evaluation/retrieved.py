@@ -1,0 +1,76 @@
+"""A few queries with their nearest neighbours, drawn with the first method's map, for the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from PIL import Image
+
+from ..datasets.dataset import Dataset
+from ..datasets.loading import batches
+from ..rendering.overlay import overlay
+from .gallery import embedded
+from .measuring import maps_of
+from .retrieval import Gallery, RetrievalTrial
+
+QUERIES, NEIGHBOURS = 6, 5
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A query and its neighbours, the query first: pictures, class names, and whether the class is the query's."""
+
+    pictures: list[Image.Image]
+    classes: list[str]
+    right: list[bool]
+
+
+def strips(gallery: Gallery, dataset: Dataset, trial: RetrievalTrial) -> list[Strip]:
+    """Draw queries spread over those whose nearest neighbour is of another class, and over those where it is not."""
+    hit = gallery.retrieved.labels[:, 0] == gallery.labels
+    chosen = [*_spread(np.flatnonzero(~hit), QUERIES // 2), *_spread(np.flatnonzero(hit), QUERIES // 2)]
+    places = {query: [query, *gallery.retrieved.indices[query, :NEIGHBOURS].tolist()] for query in chosen}
+    wanted = {gallery.images[place] for several in places.values() for place in several}
+    drawn = _drawn(wanted, dataset, trial)
+    return [
+        Strip(
+            [drawn[gallery.images[place]] for place in several],
+            [dataset.class_name(int(gallery.labels[place])) for place in several],
+            [bool(gallery.labels[place] == gallery.labels[query]) for place in several],
+        )
+        for query, several in places.items()
+        if all(gallery.images[place] in drawn for place in several)
+    ]
+
+
+def as_html(strip: Strip) -> str:
+    """One row of pictures; a neighbour of another class has its name in red."""
+    figures = "".join(
+        f"<figure><img alt='{escape(name, quote=True)}' src='{embedded(picture)}'><figcaption>"
+        f"{'query: ' if place == 0 else ''}<span{'' if right else ' style=color:#d93025'}>{escape(name)}</span>"
+        "</figcaption></figure>"
+        for place, (picture, name, right) in enumerate(zip(strip.pictures, strip.classes, strip.right, strict=True))
+    )
+    columns = f"grid-template-columns: repeat({len(strip.pictures)}, minmax(0, 160px))"
+    return f"<div class=tile style='{columns}'>{figures}</div>"
+
+
+def _spread(places: np.ndarray, count: int) -> list[int]:
+    """At most so many of them, spread evenly."""
+    taken = min(count, len(places))
+    return [int(places[number * len(places) // taken]) for number in range(taken)]
+
+
+def _drawn(names: set[str], dataset: Dataset, trial: RetrievalTrial) -> dict[str, Image.Image]:
+    samples = [sample for sample in dataset.samples if sample.name in names]
+    found: dict[str, Image.Image] = {}
+    for batch in batches(samples, trial.view, 16, pictures=True):
+        if len(batch):
+            maps = maps_of(trial.heatmaps(batch)[:1])[0]
+            found |= {
+                name: overlay(batch.pictures[index], maps[index]).resize((160, 160))
+                for index, name in enumerate(batch.names)
+            }
+    return found
