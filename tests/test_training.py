@@ -24,7 +24,9 @@ from l2caf.networks import catalogue
 from l2caf.networks.embedding import read_config, read_embedding, save_embedding
 from l2caf.training.recipes.retrieval import CHECKPOINT, RetrievalRecipe, train_retrieval
 
-QUICK = RetrievalRecipe(freeze="trunk", views=2, dimension=16, iterations=20, measure_every=5, patience=100)
+QUICK = RetrievalRecipe(
+    freeze="trunk", views=2, dimension=16, iterations=20, measure_every=5, patience=100, held_out=0.25
+)
 
 
 @pytest.fixture(scope="module")

@@ -66,13 +66,21 @@ def retrieval(
     patience: Annotated[
         int, typer.Option(help="Measurements without a better R@1 before it ends.", rich_help_panel=STEPS)
     ] = 8,
-    rate: Annotated[float, typer.Option(help="Learning rate of the linear layer.", rich_help_panel=STEPS)] = 3e-4,
-    trunk_rate: Annotated[float, typer.Option(help="Of what moves in the backbone.", rich_help_panel=STEPS)] = 1e-4,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Learning rate of the linear layer. [dim]Default: what suits the loss.[/dim]", rich_help_panel=STEPS
+        ),
+    ] = None,
+    trunk_rate: Annotated[
+        float | None, typer.Option(help="Learning rate of what moves in the backbone.", rich_help_panel=STEPS)
+    ] = None,
     keep: Annotated[
         float, typer.Option(help="Share of the start in the weights that are shipped.", rich_help_panel=STEPS)
     ] = 0.5,
     classes: Annotated[
-        int | None, typer.Option(help="Classes. [dim]Default: up to 16.[/dim]", rich_help_panel=BATCH)
+        int | None,
+        typer.Option(help="Classes. [dim]Default: such that it has up to 64 pictures.[/dim]", rich_help_panel=BATCH),
     ] = None,
     each: Annotated[
         int | None,
@@ -88,7 +96,7 @@ def retrieval(
     ] = None,
     held_out: Annotated[
         float, typer.Option(help="Share of each class that is only measured with.", rich_help_panel=BATCH)
-    ] = 0.25,
+    ] = 0.3,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.", rich_help_panel=BATCH)] = 0,
     out: options.Out = Path("l2caf-training"),
     as_json: options.Json = False,

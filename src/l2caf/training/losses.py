@@ -17,11 +17,15 @@ class EmbeddingLoss(ABC):
 
     normalized   whether the loss, and then retrieval, looks at the embeddings on the unit circle
     length       mean squared length that embeddings should have at the start
+    each         pictures of a class in a batch
+    rates        learning rates that suit it, of the linear layer and of the trunk
     """
 
     name: str
     normalized: bool
     length: float
+    each: int
+    rates: tuple[float, float]
 
     @abstractmethod
     def __call__(self, embeddings: Tensor, labels: Tensor) -> Tensor: ...
@@ -37,6 +41,8 @@ class SemiHardTriplet(EmbeddingLoss):
     name = "triplet"
     normalized = True
     length = 1.0
+    each = 4
+    rates = (3e-4, 1e-4)
 
     def __init__(self, *, margin: float = MARGIN) -> None:
         library = metric_learning()
@@ -60,6 +66,8 @@ class NPair(EmbeddingLoss):
     name = "npair"
     normalized = False
     length = 5.0  # the softmax over classes is then neither flat nor sure of itself
+    each = 2
+    rates = (1e-3, 3e-4)
 
     def __init__(self, *, weight: float = 0.0) -> None:
         library = metric_learning()

@@ -32,6 +32,7 @@ from ..resuming import RunState
 from ..sources import Source
 
 CHECKPOINT = "embedding.safetensors"
+BATCH = 64  # pictures, where nothing else is asked for
 Watch = Callable[[str, int, int, Mapping[str, float]], None]
 """Called with what is being done, how much of it, of how much, and numbers to show."""
 
@@ -40,8 +41,9 @@ Watch = Callable[[str, int, int, Mapping[str, float]], None]
 class RetrievalRecipe:
     """What is trained, and how. The defaults are the paper's where it says, and ours where it does not.
 
-    classes, each    a batch: so many classes (None: up to 16), so many pictures of each (None: 4, and 2 for N-pair)
-    rate, trunk_rate learning rates of the linear layer and of what moves in the trunk
+    classes, each    a batch: so many classes (None: up to 64 pictures in all), so many pictures of each (None: 4, and
+                     2 for N-pair)
+    rate, trunk_rate learning rates of the linear layer and of what moves in the trunk; None: what suits the loss
     freeze           auto, none, trunk, or the name of the last module that stays as it is
     views            stored views a picture; 0: pictures are read anew each time; None: 4 on a processor, else 0
     held_out         share of each training class that is only measured with
@@ -55,12 +57,12 @@ class RetrievalRecipe:
     iterations: int = 5000
     classes: int | None = None
     each: int | None = None
-    rate: float = 3e-4
-    trunk_rate: float = 1e-4
+    rate: float | None = None
+    trunk_rate: float | None = None
     warmup: int = 20
     freeze: str = "auto"
     views: int | None = None
-    held_out: float = 0.25
+    held_out: float = 0.3
     keep: float = 0.5
     decay: float = 0.98
     measure_every: int = 25
@@ -147,8 +149,8 @@ class _Run:
     ) -> _Run:
         labels = labels_of(data.samples)
         train, held = hold_out(labels, share=recipe.held_out, seed=recipe.seed)
-        each = recipe.each or (4 if loss.normalized else 2)
-        batches = ClassBatches(labels[train], recipe.classes or 16, each, recipe.seed)
+        each = recipe.each or loss.each
+        batches = ClassBatches(labels[train], recipe.classes or BATCH // each, each, recipe.seed)
         share_of(batches(0), rank=fabric.global_rank, processes=fabric.world_size)
         backbone = load_backbone(recipe.backbone)
         network = EmbeddingNetwork(
@@ -178,9 +180,13 @@ class _Run:
             network.embed.weight.copy_(weight)
             network.embed.bias.copy_(bias)
         moving = Moving(network, cut)
-        groups = [
-            {"params": list(moving.embed.parameters()), "lr": recipe.rate, "full": recipe.rate},
-            {"params": list(moving.upper.parameters()), "lr": recipe.trunk_rate, "full": recipe.trunk_rate},
+        rates = [
+            suited if given is None else given
+            for given, suited in zip((recipe.rate, recipe.trunk_rate), loss.rates, strict=True)
+        ]
+        groups: list[dict[str, Any]] = [
+            {"params": list(part.parameters()), "lr": rate, "full": rate}
+            for part, rate in zip((moving.embed, moving.upper), rates, strict=True)
         ]
         optimizer = torch.optim.Adam([group for group in groups if group["params"]])
         wrapped, optimizer = fabric.setup(moving, optimizer)
