@@ -15,8 +15,6 @@ from .errors import InputError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_SMOOTH = {1: "linear", 2: "bilinear", 3: "trilinear"}
-
 
 @dataclass(frozen=True)
 class Heatmap:
@@ -86,12 +84,16 @@ class Heatmap:
         return one
 
     def _resized(self, weights: Tensor) -> Tensor:
-        grid = weights.shape[-len(self.size) :]
-        stack = weights.reshape(-1, 1, *grid).float()
-        resized = torch.nn.functional.interpolate(stack, self.size, mode=_SMOOTH[len(self.size)], align_corners=False)
-        return resized.reshape(*weights.shape[: -len(self.size)], *self.size)
+        """Interpolate linearly along one axis after the other, each a product with a small matrix."""
+        resized = weights.float()
+        for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
+            unit = torch.eye(resized.shape[axis], device=resized.device).unsqueeze(0)
+            spread = torch.nn.functional.interpolate(unit, length, mode="linear", align_corners=False).squeeze(0)
+            resized = (resized.movedim(axis, -1) @ spread).movedim(-1, axis)
+        return resized.contiguous()
 
     def _scaled(self, maps: Tensor) -> Tensor:
-        """Divide every map by its own largest magnitude."""
+        """Divide every map by its own largest magnitude, in place: a batch of maps is larger than many a head."""
         axes = tuple(range(-len(self.size), 0))
-        return maps / maps.abs().amax(dim=axes, keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny)
+        largest = torch.maximum(maps.amax(dim=axes, keepdim=True), -maps.amin(dim=axes, keepdim=True))
+        return maps.div_(largest.clamp_min_(torch.finfo(maps.dtype).tiny))
