@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..datasets import Dataset
-    from ..training.recipes.retrieval import TrainingResult, Watch
+    from ..training.recipes.retrieval import TrainingResult
+    from ..training.trainer import Watch
 
 DATA, BATCH, STEPS = "The data", "What a batch is", "How it learns"
 KINDS = ("cub", "cars", "folder")

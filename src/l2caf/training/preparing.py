@@ -13,13 +13,13 @@ from torch import Tensor
 from ..datasets import Dataset, Sample
 from ..errors import DatasetError, L2cafError
 from ..images import open_image
-from ..networks.embedding import Backbone, EmbeddingNetwork
+from ..networks.embedding import Backbone, EmbeddingNetwork, pca
 from .augmenting import Views
 from .batches import Ints
 from .cutting import NOTHING, Cut
+from .measuring import HeldOut, run_from_cut
 from .sources import LivePictures, Source, store_features
 
-AT_ONCE = 64
 ENOUGH = 4096  # pictures whose features tell the principal axes
 
 
@@ -94,13 +94,35 @@ def source_of(
     return store_features(samples, shown, views, lower=lower, seed=seed, plain_only=kept, watch=watch)
 
 
-def pooled_features(network: EmbeddingNetwork, cut: Cut, source: Source, places: Ints) -> Tensor:
-    """What the backbone knows of pictures, (N, C), from their features at the cut."""
+def start_from_backbone(
+    network: EmbeddingNetwork, cut: Cut, source: Source, places: Ints, *, centred: bool, length: float
+) -> None:
+    """Make the linear layer the principal axes of what the backbone knows of the training pictures.
+
+    The axes are evened out half-way: in many backbones a few of them outweigh all others, and say little about classes.
+    """
     chosen = places[:: max(1, len(places) // ENOUGH)]
     device = network.embed.weight.device
-    with torch.inference_mode():
-        parts = [
-            network.pool(cut.upper(source.plain(chosen[start : start + AT_ONCE]).to(device))).float().cpu()
-            for start in range(0, len(chosen), AT_ONCE)
-        ]
-    return torch.cat(parts).clone()
+    features = run_from_cut(lambda maps: network.pool(cut.upper(maps)), source, chosen, device=device)
+    weight, bias = pca(features, network.dimension, whiten=0.5, centred=centred, length=length)
+    with torch.no_grad():
+        network.embed.weight.copy_(weight)
+        network.embed.bias.copy_(bias)
+
+
+def scores_before_training(network: EmbeddingNetwork, cut: Cut, held: HeldOut, *, seed: int) -> dict[str, float]:
+    """R@1 on held-out pictures: of the start, of the backbone's pooled features, of a random linear layer on them."""
+    if not held:
+        return {}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random = torch.nn.Linear(network.embed.in_features, network.dimension).to(held.device)
+
+    def pooled(maps: Tensor) -> Tensor:
+        return network.pool(cut.upper(maps))
+
+    return {
+        "embedding": held.recall(lambda maps: network.embed(pooled(maps))),
+        "pooled": held.recall(pooled),
+        "random": held.recall(lambda maps: random(pooled(maps))),
+    }
