@@ -198,6 +198,11 @@ class TestCommand:
         document = json.loads(capsys.readouterr().out)
         assert document["compared_by"] == "distance"
         assert document["neighbours"][0]["distance"] <= document["neighbours"][1]["distance"]
+        explain = ["explain", str(made / "query.png"), "--network", str(path), "--out", str(tmp_path / "out"), "--json"]
+        assert run(explain) == 0
+        (entry,) = json.loads(capsys.readouterr().out)["images"]
+        assert entry["predicted"] is None  # an embedding is no row of scores
+        assert entry["maps"][0]["outcome"] == "exact"
 
     @pytest.mark.parametrize(
         ("place", "value", "words"),

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import InputError, L2cafError, NetworkError
 from ..networks.affine import Head
 from ..networks.catalogue import CatalogueEntry, Preprocessing, class_index, load
+from ..networks.embedding import EmbeddingNetwork
 from ..networks.inputs import Select
 from ..networks.preprocessing import Preprocess
 from ..networks.replay import Replay
@@ -112,7 +113,7 @@ class Subject:
 
     def predictions(self, output: Tensor) -> list[Prediction | None]:
         """The best class of every sample; None where the output is no row of finite scores."""
-        if output.ndim != 2 or output.shape[1] < 2:
+        if output.ndim != 2 or output.shape[1] < 2 or isinstance(self.entry.network, EmbeddingNetwork):
             return [None] * len(output)
         return [
             Prediction(int(row.argmax()), self.class_name(int(row.argmax())), float(row.max()))
