@@ -169,6 +169,18 @@ class TestEmbedder:
         assert embedded.vectors[:, 0] == pytest.approx(np.array([40, 90, 250]) / 255, abs=1e-6)
         assert [bad.name for bad in embedded.bad] == ["bad"]
 
+    def test_an_embedding_that_is_not_finite_is_left_out(self, tmp_path: Path) -> None:
+        embedder = Embedder.load(f"{colours_file(tmp_path)}:build")
+        samples = [Sample(_picture(tmp_path / f"{shade}.png", shade), name=str(shade)) for shade in (0, 255)]
+
+        class Divides(torch.nn.Module):
+            def forward(self, images: torch.Tensor) -> torch.Tensor:
+                return 1 / images.mean(dim=(2, 3))
+
+        found = Embedder("divides", Divides(), embedder.preprocess).embed(samples)
+        assert found.names == ("255",)
+        assert "NaN or infinity" in found.bad[0].message
+
     def test_identity_follows_weights_and_how_vectors_are_compared(self, tmp_path: Path) -> None:
         name = f"{colours_file(tmp_path)}:build"
         first, again = Embedder.load(name), Embedder.load(name)

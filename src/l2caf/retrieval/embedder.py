@@ -26,6 +26,7 @@ from ..networks.preprocessing import Preprocess, Preprocessing
 
 Vectors = npt.NDArray[np.float32]
 Watch = Callable[[int, int], None]
+_NOT_FINITE = "an embedding that holds NaN or infinity; look at the picture, or take another network"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ class Embedder:
         workers: int | None = None,
         watch: Watch | None = None,
     ) -> Embedded:
-        """Embed pictures in batches; one that cannot be read is left out and named with the reason."""
+        """Embed pictures in batches; one that cannot be read or embedded is left out and named with the reason."""
         parts: list[Vectors] = []
         names: list[str] = []
         labels: list[int | None] = []
@@ -109,13 +110,19 @@ class Embedder:
         for done, batch in self._batches(samples, size=size, workers=workers):
             bad += batch.bad
             if len(batch):
-                parts.append(self(batch.tensors).float().cpu().numpy())
-                names += batch.names
-                labels += batch.labels
+                vectors = self(batch.tensors).float().cpu().numpy()
+                finite = np.isfinite(vectors).all(axis=1)
+                bad += [
+                    Bad(batch.indices[place], batch.names[place], f"'{batch.names[place]}' has {_NOT_FINITE}.")
+                    for place in np.flatnonzero(~finite)
+                ]
+                parts.append(vectors[finite])
+                names += [batch.names[place] for place in np.flatnonzero(finite)]
+                labels += [batch.labels[place] for place in np.flatnonzero(finite)]
             if watch is not None:
                 watch(done, len(samples))
-        vectors = np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
-        return Embedded(vectors, tuple(names), tuple(labels), tuple(bad))
+        stacked = np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
+        return Embedded(stacked, tuple(names), tuple(labels), tuple(bad))
 
     def _batches(self, samples: Sequence[Sample], *, size: int, workers: int | None) -> Iterator[tuple[int, Batch]]:
         for number, batch in enumerate(batches(samples, self.view, size, workers=workers), start=1):
