@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,14 @@ from .objectives import Asked, ClassOblivious, LeastSquares, Loss, Objective
 
 
 @dataclass
+class Family:
+    """The losses of problems that were posed together, and what a solver found for all of them at once."""
+
+    losses: tuple[Loss, ...]
+    found: Any = None
+
+
+@dataclass
 class Problem:
     """min over filters f of loss(o(f)), for every sample of a batch; o is the network's output or a later module's."""
 
@@ -25,6 +34,7 @@ class Problem:
     endpoint: Call = OUTPUT
     informative: bool = True
     shortcut: bool = True  # whether the affine part of the head may stand in for it
+    family: Family | None = None  # the problems that were posed together with this one
     evaluations: int = field(default=0, init=False)
 
     @property
@@ -83,7 +93,9 @@ class Problem:
 
     def recomputed_losses(self, weights: Tensor) -> Tensor:
         """Return the same without use of any fitted map, for a check on one."""
-        return self.loss(self.head.recomputed(weights)) if self.endpoint == OUTPUT else self.replayed_losses(weights)
+        if self.endpoint != OUTPUT:
+            return self.replayed_losses(weights)
+        return self.loss(self.head.recomputed(weights.unsqueeze(0)).reshape(self.head.replay.output.shape))
 
     def whole_losses(self, weights: Tensor) -> Tensor:
         """Return the same by running the whole network: the paper's vanilla form."""
@@ -102,7 +114,8 @@ def pose(head: Head, filter: Filter, objective: Objective) -> tuple[list[Problem
         asked = objective.ask(target.detach())
         return [Problem(head, filter, asked.losses[0], endpoint, informative)], asked
     asked = objective.ask(replay.output.detach())
-    return [Problem(head, filter, loss) for loss in asked.losses], asked
+    family = Family(asked.losses)
+    return [Problem(head, filter, loss, family=family) for loss in asked.losses], asked
 
 
 def _endpoint(head: Head, objective: ClassOblivious) -> tuple[Call, bool]:

@@ -101,10 +101,17 @@ class Head:
         return self.replay.filtered(weights)
 
     def recomputed(self, weights: Tensor) -> Tensor:
-        """Return FT(f) without use of any map that was fitted: from the mean over the positions if there is one."""
-        if self._pooled is None:
-            return self.replay.filtered(weights)
-        return self._from(self._pooled[1], self._mean(weights))
+        """Return FT(f) for K filters a sample, (K, B, positions) to (K, B, m), without use of any fitted map.
+
+        It is computed from the mean over the positions where the head has one, all filters at once, else by replays.
+        """
+        if self._pooled is not None:
+            tape = self._pooled[1]
+            try:
+                return _mapped(lambda mean: self._from(tape, mean).flatten(1), self._mean(weights))
+            except Exception:  # noqa: BLE001 - not every network can run several at once
+                return torch.stack([self._from(tape, mean).flatten(1) for mean in self._mean(weights)])
+        return torch.stack([self.replay.filtered(one).flatten(1) for one in weights])
 
     def gradients(self, directions: Tensor) -> Tensor:
         """Return the gradient in f of `directions . FT(f)` for an affine head: (K, B, m) gives (B, K, positions)."""
@@ -136,7 +143,7 @@ class Head:
     def _pooled(self) -> tuple[Call, Tape] | None:
         """The last call whose output is the mean of the map over its positions, if all depends on the filter there."""
         replay, probe = self.replay, self._probe
-        mean = self._mean(probe.weights)
+        mean = self._mean(probe.weights.unsqueeze(0)).squeeze(0)
         for call, output in reversed(probe.outputs.items()):
             if call == OUTPUT or output.flatten(1).shape != mean.shape or not agree(output.flatten(1), mean, slack=10):
                 continue
@@ -146,9 +153,10 @@ class Head:
         return None
 
     def _mean(self, weights: Tensor) -> Tensor:
-        """Return the mean over the positions of the weighed map, (B, C)."""
+        """Return the mean over the positions of the map weighed by K filters a sample: (K, B, C)."""
         columns = self.replay.layer.layout.columns(self.replay.features)
-        return (columns @ weights.to(columns.dtype).unsqueeze(-1)).squeeze(-1) / self.replay.positions
+        means = columns @ weights.to(columns.dtype).permute(1, 2, 0) / self.replay.positions
+        return means.permute(2, 0, 1)
 
     def _find_map(self, call: Call) -> AffineMap | None:
         for columns in (self._columns_from_mean, self._columns_at_once, self._columns_one_by_one):

@@ -109,9 +109,9 @@ class Tape:
         if observe is not None or until is not None:
             replacements = _watched(self._later, replacements, until, observe)
         with (
-            borrowed(self.network),
+            borrowed(self.network) as modules,
             forwards_replaced(replacements),
-            _differentiable_recurrence(self.network),
+            _differentiable_recurrence(modules),
         ):
             try:
                 return self.network(*self.arguments.args, **self.arguments.kwargs)
@@ -128,7 +128,7 @@ class Tape:
             return at_cut(output) if next(calls) == self.cut.index else output
 
         replaced = forwards_replaced({self.cut.module: applying})
-        with borrowed(self.network), replaced, _differentiable_recurrence(self.network):
+        with borrowed(self.network) as modules, replaced, _differentiable_recurrence(modules):
             return self.network(*self.arguments.args, **self.arguments.kwargs)
 
     def computes(self, call: Call) -> bool:
@@ -250,9 +250,9 @@ def _stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Te
 
 
 @contextmanager
-def _differentiable_recurrence(network: nn.Module) -> Iterator[None]:
+def _differentiable_recurrence(modules: list[nn.Module]) -> Iterator[None]:
     """cuDNN refuses the gradient of a recurrent layer in evaluation mode; torch's own kernels give it."""
-    if torch.is_grad_enabled() and any(isinstance(module, nn.RNNBase) for module in network.modules()):
+    if torch.is_grad_enabled() and any(isinstance(module, nn.RNNBase) for module in modules):
         with torch.backends.cudnn.flags(enabled=False):
             yield
     else:

@@ -22,7 +22,7 @@ from ..filters import UnitL2
 from ..networks.affine import AffineMap
 from ..networks.replay import OUTPUT
 from ..objectives import LeastSquares, Linear
-from ..problem import Problem
+from ..problem import Family, Problem
 from .solver import Found, Outcome, Solver
 from .sphere import nearest_on_sphere
 
@@ -57,27 +57,22 @@ class Exact(Solver):
 
     def attempt(self, problem: Problem) -> tuple[Found, Tensor]:
         """Solve, and tell for each sample whether the solution lies where the head is affine."""
-        loss = problem.loss
-        # Samples with NaN would stop the eigensolver for all, so they are solved as if their map were empty.
-        if isinstance(loss, Linear):
-            weights, value = _along_the_gradient(problem, loss)
+        if isinstance(problem.loss, Linear):
+            weights, value, computed = _along_the_gradient(problem, problem.loss)
         else:
             mapping = problem.affine_map()
             if mapping is None:
                 return _none(problem)
             weights, value = _nearest(mapping, problem.finite)
-        accepted = self._accepted(problem, weights, value)
-        nought = torch.zeros(problem.batch, dtype=torch.int64)
-        return Found(weights, value, nought, nought, [Outcome.EXACT] * problem.batch), accepted
-
-    def _accepted(self, problem: Problem, weights: Tensor, value: Tensor) -> Tensor:
-        """Tell where computing the head confirms the loss: a probe may have missed where it bends."""
-        with torch.no_grad():
-            replayed = problem.recomputed_losses(weights.float()).double()
-        confirmed = (replayed - value).abs() <= 1e-3 * value.abs() + _rounding(problem, value)
+            with torch.no_grad():
+                computed = problem.recomputed_losses(weights.float()).double()
+        # The loss is confirmed by computing the head there: a probe may have missed where it bends.
+        accepted = (computed - value).abs() <= 1e-3 * value.abs() + _rounding(problem, value)
         if problem.endpoint == OUTPUT and not problem.head.is_affine:
-            confirmed &= (weights >= -1e-6).all(dim=1)
-        return confirmed | ~problem.finite
+            accepted &= (weights >= -1e-6).all(dim=1)
+        nought = torch.zeros(problem.batch, dtype=torch.int64)
+        found = Found(weights, value, nought, nought, [Outcome.EXACT] * problem.batch)
+        return found, accepted | ~problem.finite
 
 
 def _rounding(problem: Problem, value: Tensor) -> Tensor:
@@ -101,17 +96,33 @@ def _none(problem: Problem) -> tuple[Found, Tensor]:
     return found, ~problem.finite & False
 
 
-def _along_the_gradient(problem: Problem, loss: Linear) -> tuple[Tensor, Tensor]:
-    gradient = problem.head.gradients(loss.direction.unsqueeze(0)).squeeze(1).double()
-    length = gradient.norm(dim=1, keepdim=True)
-    even = torch.full_like(gradient, gradient.shape[1] ** -0.5)
+def _along_the_gradient(problem: Problem, loss: Linear) -> tuple[Tensor, Tensor, Tensor]:
+    """Return weights, loss and the loss as the head computes it; problems posed together are solved together."""
+    family = problem.family or Family((loss,))
+    if family.found is None:
+        family.found = _along_all_gradients(problem, [each for each in family.losses if isinstance(each, Linear)])
+    weights, value, computed = family.found
+    place = next(number for number, each in enumerate(family.losses) if each is loss)
+    return weights[place], value[place], computed[place]
+
+
+def _along_all_gradients(problem: Problem, losses: list[Linear]) -> tuple[Tensor, Tensor, Tensor]:
+    head = problem.head
+    gradients = head.gradients(torch.stack([loss.direction for loss in losses])).transpose(0, 1).double()
+    length = gradients.norm(dim=2, keepdim=True)
+    even = torch.full_like(gradients, gradients.shape[2] ** -0.5)
     # A gradient of nought means that no filter does better than another: the even one stands for them all.
-    weights = torch.where(length > 0, -gradient / length.clamp_min(1e-300), even)
-    untouched = loss(problem.head.replay.output.detach().double())
-    return weights, untouched + (gradient * (weights - 1)).sum(dim=1)
+    weights = torch.where(length > 0, -gradients / length.clamp_min(1e-300), even)
+    untouched = torch.stack([loss(head.replay.output.detach().double()) for loss in losses])
+    value = untouched + (gradients * (weights - 1)).sum(dim=2)
+    with torch.no_grad():
+        outputs = head.recomputed(weights.float())
+    computed = torch.stack([loss(output).double() for loss, output in zip(losses, outputs, strict=True)])
+    return weights, value, computed
 
 
 def _nearest(mapping: AffineMap, finite: Tensor) -> tuple[Tensor, Tensor]:
+    # Samples with NaN would stop the eigensolver for all, so they are solved as if their map were empty.
     jacobian = mapping.jacobian.double()
     jacobian = torch.where(
         finite.reshape(-1, 1, 1), jacobian, torch.zeros((), dtype=jacobian.dtype, device=finite.device)
