@@ -22,10 +22,11 @@ from l2caf.errors import DatasetError, FileError, InputError, TrainingError, Wei
 from l2caf.images import open_image
 from l2caf.networks import catalogue
 from l2caf.networks.embedding import read_config, read_embedding, save_embedding
+from l2caf.training import sources
 from l2caf.training.recipes.retrieval import CHECKPOINT, RetrievalRecipe, train_retrieval
 
 QUICK = RetrievalRecipe(
-    freeze="trunk", views=2, dimension=16, iterations=20, measure_every=5, patience=100, held_out=0.25
+    freeze="trunk", views=1, dimension=16, iterations=20, measure_every=5, patience=100, held_out=0.25
 )
 
 
@@ -62,7 +63,7 @@ def test_it_learns_four_classes_by_heart(four: Dataset, tmp_path: Path, loss: st
 
 def test_what_a_run_leaves(four: Dataset, tmp_path: Path) -> None:
     seen: list[str] = []
-    recipe = replace(QUICK, freeze="auto", iterations=4, measure_every=2)
+    recipe = replace(QUICK, freeze="auto", views=3, iterations=4, measure_every=2)
     result = train_retrieval(four, recipe, tmp_path, device="cpu", watch=lambda words, *_: seen.append(words))
     log = log_of(tmp_path)
     assert log["settings"]["cut"] == "blocks.5"
@@ -94,7 +95,7 @@ def test_the_frozen_part_stays_as_it_was(four: Dataset, tmp_path: Path) -> None:
 
 
 def test_interrupted_and_resumed_is_the_same_run(four: Dataset, tmp_path: Path) -> None:
-    recipe = replace(QUICK, freeze="auto", iterations=12)
+    recipe = replace(QUICK, freeze="auto", views=2, iterations=12)
 
     def stop(words: str, done: int, *_: object) -> None:
         if words == "training" and done == 7:
@@ -143,6 +144,13 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_network
         train_retrieval(four, recipe, tmp_path, device="cpu")
     assert torch.equal(read_embedding(tmp_path / CHECKPOINT)[0].embed.weight, good)
     assert log_of(tmp_path)["ended"] == "non_finite"
+
+
+def test_features_beyond_memory_go_to_a_file(four: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_retrieval(four, replace(QUICK, iterations=2), tmp_path / "memory", device="cpu")
+    monkeypatch.setattr(sources, "LARGEST_IN_MEMORY", 0)
+    train_retrieval(four, replace(QUICK, iterations=2), tmp_path / "file", device="cpu")
+    assert log_of(tmp_path / "memory")["losses"] == log_of(tmp_path / "file")["losses"]
 
 
 def test_pictures_that_are_read_anew_each_time(four: Dataset, tmp_path: Path) -> None:

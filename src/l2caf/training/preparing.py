@@ -16,7 +16,7 @@ from ..images import open_image
 from ..networks.embedding import Backbone, EmbeddingNetwork, pca
 from .augmenting import Views
 from .batches import Ints
-from .cutting import NOTHING, Cut
+from .cutting import EVERYTHING, NOTHING, Cut
 from .measuring import HeldOut, run_from_cut
 from .sources import LivePictures, Source, store_features
 
@@ -86,7 +86,11 @@ def source_of(
     shown = Views(backbone.preprocessing)
 
     def lower(images: Tensor) -> Tensor:
-        return cut.lower(images.to(device))
+        maps = cut.lower(images.to(device).contiguous(memory_format=torch.channels_last))
+        if cut.at != EVERYTHING:
+            return maps
+        # Nothing but the mean over the map is left to do: a map of one cell has the same, in a fraction of the room.
+        return maps.mean(dim=(1, 2) if backbone.channels_last else (2, 3), keepdim=True)
 
     if views == 0 or cut.at == NOTHING:
         return LivePictures(samples, shown, lower=lower, seed=seed)

@@ -136,7 +136,7 @@ def _room(shape: tuple[int, ...]) -> Tensor:
     """Memory for the maps, or a file without a name where they are too large; the system removes it with the run."""
     if 2 * int(np.prod(shape)) <= LARGEST_IN_MEMORY:
         return torch.zeros(shape, dtype=torch.float16)
-    with tempfile.NamedTemporaryFile(prefix="l2caf-features-", dir=os.environ.get("TMPDIR")) as file:
+    with tempfile.NamedTemporaryFile(prefix="l2caf-features-") as file:
         return torch.from_numpy(np.memmap(Path(file.name), dtype=np.float16, mode="w+", shape=shape))
 
 

@@ -144,7 +144,9 @@ def _prepare(data: Dataset, recipe: RetrievalRecipe, loss: EmbeddingLoss, fabric
     backbone = load_backbone(recipe.backbone)
     probe = probe_of(backbone)
     cut = Cut(backbone.trunk, resolve(recipe.freeze, backbone.trunk, probe, has_accelerator=has_accelerator), probe)
-    network = _network(backbone, recipe.dimension).to(fabric.device)
+    # With channels last in memory the frozen part takes half the time on a processor.
+    network: EmbeddingNetwork = _network(backbone, recipe.dimension).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.to(fabric.device)
     source = source_of(
         data.samples,
         backbone,
