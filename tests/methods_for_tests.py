@@ -67,3 +67,6 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], Suits]] = {
     "signal": (nets.Signal, (2, 64), any_method),
     "volume": (nets.Volume, (1, 8, 16, 16), any_method),
 }
+
+# Every method with every network that it applies to.
+PAIRS = [(method, network) for method in METHODS for network, (_, _, suits) in NETWORKS.items() if suits(method)]

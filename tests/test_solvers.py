@@ -182,12 +182,19 @@ def strong(network: nn.Module) -> nn.Module:
     return network
 
 
-@pytest.mark.parametrize("case", AFFINE)
-@pytest.mark.parametrize("objective", [ClassOblivious(), ClassSpecific(0), ClassSpecific(0, published=True)], ids=repr)
+@pytest.mark.parametrize(
+    ("case", "objective"),
+    [
+        (case, objective)
+        for case in AFFINE
+        for objective in (ClassOblivious(), ClassSpecific(0), ClassSpecific(0, published=True))
+        # One class alone has nothing to be centred against.
+        if not (case == "a head of one class" and objective == ClassSpecific(0))
+    ],
+    ids=repr,
+)
 def test_exact_against_descent_run_to_convergence(case: str, objective: Objective) -> None:
     make, where = AFFINE[case]
-    if case == "a head of one class" and objective == ClassSpecific(0):
-        pytest.skip("one class has nothing to be centred against")
     problem = posed(strong(seeded(make)).double(), pixels(2, seed=3).double(), objective, **where)
     exact = Exact().solve(problem)
     descent = GradientDescent(steps=2000, adam=True, learning_rate=0.03, tolerance=0.0).solve(problem)
