@@ -77,8 +77,12 @@ def retrieval(
         float | None, typer.Option(help="Learning rate of what moves in the backbone.", rich_help_panel=STEPS)
     ] = None,
     keep: Annotated[
-        float, typer.Option(help="Share of the start in the weights that are shipped.", rich_help_panel=STEPS)
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            help="Share of the start in the weights that are shipped. [dim]Default: what suits the loss.[/dim]",
+            rich_help_panel=STEPS,
+        ),
+    ] = None,
     classes: Annotated[
         int | None,
         typer.Option(help="Classes. [dim]Default: such that it has up to 64 pictures.[/dim]", rich_help_panel=BATCH),

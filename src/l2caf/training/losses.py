@@ -19,6 +19,7 @@ class EmbeddingLoss(ABC):
     length       mean squared length that embeddings should have at the start
     each         pictures of a class in a batch
     rates        learning rates that suit it, of the linear layer and of the trunk
+    keep         share of the start that suits it in the weights that are shipped
     """
 
     name: str
@@ -26,6 +27,7 @@ class EmbeddingLoss(ABC):
     length: float
     each: int
     rates: tuple[float, float]
+    keep: float
 
     @abstractmethod
     def __call__(self, embeddings: Tensor, labels: Tensor) -> Tensor: ...
@@ -43,6 +45,7 @@ class SemiHardTriplet(EmbeddingLoss):
     length = 1.0
     each = 4
     rates = (3e-4, 1e-4)
+    keep = 0.6
 
     def __init__(self, *, margin: float = MARGIN) -> None:
         library = metric_learning()
@@ -68,6 +71,7 @@ class NPair(EmbeddingLoss):
     length = 5.0  # the softmax over classes is then neither flat nor sure of itself
     each = 2
     rates = (1e-3, 3e-4)
+    keep = 0.5
 
     def __init__(self, *, weight: float = 0.0) -> None:
         library = metric_learning()

@@ -2,7 +2,7 @@
 
 - the linear layer starts as the principal axes of the backbone's own features, so the start is as good as those
 - only what follows the cut moves, the trunk more slowly than the linear layer; batch statistics stay as they are
-- what is shipped is the running mean of the weights, drawn half-way back to the start
+- what is shipped is the running mean of the weights, drawn about half-way back to the start
 - training ends when held-out pictures of the training classes are found no better for a while
 """
 
@@ -45,7 +45,7 @@ class RetrievalRecipe:
     freeze           auto, none, trunk, or the name of the last module that stays as it is
     views            stored views a picture; 0: pictures are read anew each time; None: 4 on a processor, else 0
     held_out         share of each training class that is only measured with
-    keep             share of the start in the weights that are shipped
+    keep             share of the start in the weights that are shipped; None: what suits the loss
     patience         measurements without a better R@1 before training ends
     """
 
@@ -61,7 +61,7 @@ class RetrievalRecipe:
     freeze: str = "auto"
     views: int | None = None
     held_out: float = 0.3
-    keep: float = 0.5
+    keep: float | None = None
     decay: float = 0.98
     measure_every: int = 25
     patience: int = 8
@@ -72,10 +72,23 @@ class RetrievalRecipe:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: give 1 or more.")
         for name in ("keep", "decay"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: give 0 or more, and less than 1.")
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InputError(f"{name} is {value}: give 0 or more, and less than 1.")
         if self.loss == "npair" and self.each not in (None, 2):
             raise InputError(f"N-pair takes one pair a class, not {self.each} pictures: leave that option away.")
+
+    def suited_to(self, loss: EmbeddingLoss) -> RetrievalRecipe:
+        """The same with all that was left open as it suits the loss."""
+        each = self.each or loss.each
+        return replace(
+            self,
+            each=each,
+            classes=self.classes or BATCH // each,
+            rate=loss.rates[0] if self.rate is None else self.rate,
+            trunk_rate=loss.rates[1] if self.trunk_rate is None else self.trunk_rate,
+            keep=loss.keep if self.keep is None else self.keep,
+        )
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,7 @@ def train_retrieval(
     """Train, or go on with the run that `out` holds; leave embedding.safetensors, log.json and curves.png there."""
     began = time.monotonic()
     loss = loss_by_name(recipe.loss)
+    recipe = recipe.suited_to(loss)
     data, bad = readable(dataset)
     fabric = start(device, precision)
     job = _prepare(data, recipe, loss, fabric, watch if fabric.is_global_zero else None)
@@ -137,8 +151,7 @@ class _Job:
 def _prepare(data: Dataset, recipe: RetrievalRecipe, loss: EmbeddingLoss, fabric: Any, watch: Watch | None) -> _Job:
     labels = labels_of(data.samples)
     train, held_out = hold_out(labels, share=recipe.held_out, seed=recipe.seed)
-    each = recipe.each or loss.each
-    batches = ClassBatches(labels[train], recipe.classes or BATCH // each, each, recipe.seed)
+    batches = ClassBatches(labels[train], recipe.classes or 0, recipe.each or 0, recipe.seed)
     share_of(batches(0), rank=fabric.global_rank, processes=fabric.world_size)  # refused before anything is computed
     has_accelerator = fabric.device.type != "cpu"
     backbone = load_backbone(recipe.backbone)
@@ -161,13 +174,15 @@ def _prepare(data: Dataset, recipe: RetrievalRecipe, loss: EmbeddingLoss, fabric
     held = HeldOut(source, held_out, labels[held_out], loss.normalized, fabric.device)
     before = scores_before_training(network, cut, held, seed=recipe.seed)
     moving = Moving(network, cut)
-    wrapped, optimizer = fabric.setup(moving, _optimizer(moving, recipe, loss))
+    wrapped, optimizer = fabric.setup(moving, _optimizer(moving, recipe))
     trainer = Trainer(
         fabric=fabric,
         moving=moving,
         wrapped=wrapped,
         optimizer=optimizer,
-        averages=Averages(weights_of(moving), decay=recipe.decay, keep=recipe.keep),
+        averages=Averages(
+            weights_of(moving), decay=recipe.decay, keep=loss.keep if recipe.keep is None else recipe.keep
+        ),
         loss=loss,
         source=source,
         train=train,
@@ -186,9 +201,8 @@ def _network(backbone: Backbone, dimension: int) -> EmbeddingNetwork:
     ).eval()
 
 
-def _optimizer(moving: Moving, recipe: RetrievalRecipe, loss: EmbeddingLoss) -> torch.optim.Optimizer:
-    given = (recipe.rate, recipe.trunk_rate)
-    rates = [suited if rate is None else rate for rate, suited in zip(given, loss.rates, strict=True)]
+def _optimizer(moving: Moving, recipe: RetrievalRecipe) -> torch.optim.Optimizer:
+    rates = (recipe.rate or 0.0, recipe.trunk_rate or 0.0)
     groups: list[dict[str, Any]] = [
         {"params": list(part.parameters()), "lr": rate, "full": rate}
         for part, rate in zip((moving.embed, moving.upper), rates, strict=True)
