@@ -66,7 +66,7 @@ def retrieval(
     minutes: Annotated[float | None, typer.Option(help="At most, in all.", rich_help_panel=STEPS)] = None,
     patience: Annotated[
         int, typer.Option(help="Measurements without a better R@1 before it ends.", rich_help_panel=STEPS)
-    ] = 8,
+    ] = 6,
     rate: Annotated[
         float | None,
         typer.Option(

@@ -24,12 +24,17 @@ Watch = Callable[[str, int, int, Mapping[str, float]], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """When things happen: all numbers are iterations, but for `patience`, which is measurements."""
+    """When things happen, in iterations; `patience` is in measurements, and `worth` is by how much R@1 must be better.
+
+    With some hundred held-out pictures the largest of many scores is a matter of luck, and the longer it is waited for
+    the more is forgotten.
+    """
 
     iterations: int
     warmup: int
     measure_every: int
     patience: int
+    worth: float = 0.01
 
 
 @dataclass(eq=False)
@@ -136,7 +141,7 @@ class Trainer:
         }
         state.log.append(line)
         best = state.best_log["recall_at_1"]
-        if score is None or best is None or score > best:
+        if score is None or best is None or score > best + self.limits.worth:
             state.best, state.best_log, state.since_best = shipped, line, 0
         else:
             state.since_best += 1

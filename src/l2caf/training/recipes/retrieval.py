@@ -46,7 +46,7 @@ class RetrievalRecipe:
     views            stored views a picture; 0: pictures are read anew each time; None: 4 on a processor, else 0
     held_out         share of each training class that is only measured with
     keep             share of the start in the weights that are shipped; None: what suits the loss
-    patience         measurements without a better R@1 before training ends
+    patience         measurements without a better R@1, by a hundredth, before training ends
     """
 
     backbone: str = "efficientnet_lite0"
@@ -64,7 +64,7 @@ class RetrievalRecipe:
     keep: float | None = None
     decay: float = 0.98
     measure_every: int = 25
-    patience: int = 8
+    patience: int = 6
     seed: int = 0
 
     def __post_init__(self) -> None:
