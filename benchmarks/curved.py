@@ -32,7 +32,7 @@ def rows() -> list[Row]:
 
 
 def _networks() -> Iterator[tuple[str, nn.Module, Tensor, str | None]]:
-    images = batch(4)
+    images = batch(2)
     yield "VGG-16", torchvision_network("vgg16"), images, None
     yield "MobileNetV3", torchvision_network("mobilenet_v3_large"), images, None
     yield "ResNet-50 one block early", torchvision_network("resnet50"), images, "layer4.1"
