@@ -135,7 +135,7 @@ def _endpoint(head: Head, objective: ClassOblivious) -> tuple[Call, bool]:
     if head.is_affine or head.is_affine_where_positive:
         return OUTPUT, True
     even = torch.full((replay.batch, replay.positions), replay.positions**-0.5, device=replay.features.device)
-    at_even = replay.observe(even, largest=replay.features[0].numel() // 4)
+    at_even = replay.observe(even)
     at_random = head.probed
 
     def feels_scale(call: Call) -> bool:

@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from .gradient import gradient_of
+from .gradient import gradients_of
 from .replay import OUTPUT, Replay, agree
 from .tape import Call, Tape
 
@@ -44,28 +44,24 @@ class Head:
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
-        self._probe = _probe(replay, lowest=-3.0, highest=1.0)
-        self._signed = _affine_calls(replay, self._probe)
-        self._unsigned: list[Call] = []
-        if not self._signed:
-            # A rectifier right after the layer is linear for filters of one sign.
-            self._probe = _probe(replay, lowest=0.0, highest=0.5)
-            self._unsigned = _affine_calls(replay, self._probe)
 
     @property
     def probed(self) -> dict[Call, Tensor]:
         """What the later calls gave at a random filter."""
         return self._probe.outputs
 
-    @property
+    @cached_property
     def is_affine(self) -> bool:
         """Whether the network's output is affine in the filter, for filters of any sign."""
-        return OUTPUT in self._signed
+        if self._pooled is None:
+            return OUTPUT in self._signed
+        mirrored = self._from(self._pooled[1], self._mean(self._wide.mirrored_weights.unsqueeze(0)))
+        return _is_straight(self._wide.outputs[OUTPUT], self.replay.observed[OUTPUT], mirrored)
 
-    @property
+    @cached_property
     def is_affine_where_positive(self) -> bool:
         """Whether the network's output is affine in the filter, for non-negative filters only."""
-        return OUTPUT in self._unsigned
+        return not self.is_affine and OUTPUT in self._unsigned
 
     @property
     def affine_calls(self) -> list[Call]:
@@ -116,8 +112,7 @@ class Head:
     def gradients(self, directions: Tensor) -> Tensor:
         """Return the gradient in f of `directions . FT(f)` for an affine head: (K, B, m) gives (B, K, positions)."""
         leaf, output = self._slope
-        rows = [gradient_of(output, leaf, direction.to(output.dtype), again=True) for direction in directions]
-        gradients = torch.stack(rows, dim=1).flatten(2)
+        gradients = gradients_of(output, leaf, directions.to(output.dtype)).transpose(0, 1).flatten(2)
         if self._pooled is None:
             return gradients
         replay = self.replay
@@ -136,13 +131,34 @@ class Head:
             return leaf, self._from(tape, leaf).flatten(1)
 
     @cached_property
+    def _wide(self) -> _Probe:
+        return _Probe(self.replay, lowest=-3.0, highest=1.0)
+
+    @cached_property
+    def _narrow(self) -> _Probe:
+        return _Probe(self.replay, lowest=0.0, highest=0.5)
+
+    @property
+    def _probe(self) -> _Probe:
+        return self._wide if self._pooled is not None or self._signed else self._narrow
+
+    @cached_property
+    def _signed(self) -> list[Call]:
+        return self._wide.straight_calls()
+
+    @cached_property
+    def _unsigned(self) -> list[Call]:
+        # A rectifier right after the layer is linear for filters of one sign.
+        return [] if self._signed else self._narrow.straight_calls()
+
+    @cached_property
     def _maps(self) -> dict[Call, AffineMap | None]:
         return {}
 
     @cached_property
     def _pooled(self) -> tuple[Call, Tape] | None:
         """The last call whose output is the mean of the map over its positions, if all depends on the filter there."""
-        replay, probe = self.replay, self._probe
+        replay, probe = self.replay, self._wide
         mean = self._mean(probe.weights.unsqueeze(0)).squeeze(0)
         for call, output in reversed(probe.outputs.items()):
             if call == OUTPUT or output.flatten(1).shape != mean.shape or not agree(output.flatten(1), mean, slack=10):
@@ -172,7 +188,8 @@ class Head:
                 continue
             offset = values[-1]
             jacobian = (values[:-1] - offset).permute(1, 2, 0)
-            mapping = AffineMap(call, jacobian, offset, any_sign=call in self._signed)
+            any_sign = self.is_affine if call == OUTPUT else call in self._signed
+            mapping = AffineMap(call, jacobian, offset, any_sign)
             if agree(mapping(self._probe.weights), self._probe.outputs[call].flatten(1), slack=30):
                 return mapping
         return None
@@ -219,34 +236,37 @@ class Head:
         return self.replay.output_of(returned, stop)
 
 
-@dataclass(frozen=True)
 class _Probe:
-    weights: Tensor
-    outputs: dict[Call, Tensor]
-    mirrored: dict[Call, Tensor]
-
-
-def _probe(replay: Replay, *, lowest: float, highest: float) -> _Probe:
-    """Run the head at a random filter and at its mirror image in the untouched one.
+    """The head at a random filter and at its mirror image in the untouched one, each run when it is first asked for.
 
     The filter's mean is well below 1: about 1 a mean over many positions would hardly move, and a rectifier after it
     would look straight.
     """
-    generator = torch.Generator().manual_seed(0)
-    weights = lowest + (highest - lowest) * torch.rand(replay.batch, replay.positions, generator=generator)
-    weights = weights.to(replay.features.device)
-    largest = replay.features[0].numel() // 4
-    return _Probe(weights, replay.observe(weights, largest=largest), replay.observe(2 - weights, largest=largest))
 
+    def __init__(self, replay: Replay, *, lowest: float, highest: float) -> None:
+        generator = torch.Generator().manual_seed(0)
+        weights = lowest + (highest - lowest) * torch.rand(replay.batch, replay.positions, generator=generator)
+        self.replay = replay
+        self.weights = weights.to(replay.features.device)
+        self.mirrored_weights = 2 - self.weights
 
-def _affine_calls(replay: Replay, probe: _Probe) -> list[Call]:
-    return [
-        call
-        for call, middle in replay.observed.items()
-        if call in probe.outputs
-        and call in probe.mirrored
-        and _is_straight(probe.outputs[call], middle, probe.mirrored[call])
-    ]
+    @cached_property
+    def outputs(self) -> dict[Call, Tensor]:
+        return self.replay.observe(self.weights)
+
+    @cached_property
+    def mirrored(self) -> dict[Call, Tensor]:
+        return self.replay.observe(self.mirrored_weights)
+
+    def straight_calls(self) -> list[Call]:
+        """The later calls whose output lies on a line: at the filter, at the untouched one, at the mirror image."""
+        return [
+            call
+            for call, middle in self.replay.observed.items()
+            if call in self.outputs
+            and call in self.mirrored
+            and _is_straight(self.outputs[call], middle, self.mirrored[call])
+        ]
 
 
 def _is_straight(one: Tensor, middle: Tensor, other: Tensor) -> bool:

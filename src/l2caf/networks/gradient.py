@@ -19,3 +19,23 @@ def gradient_of(output: Tensor, leaf: Tensor, direction: Tensor | None = None, *
         return torch.zeros_like(leaf)
     (found,) = torch.autograd.grad(output, leaf, direction, retain_graph=again, allow_unused=True)
     return torch.zeros_like(leaf) if found is None else found
+
+
+def gradients_of(output: Tensor, leaf: Tensor, directions: Tensor) -> Tensor:
+    """Return the gradients of one output in several directions, (K, ...) to (K, *leaf): in one pass where it can.
+
+    >>> leaf = torch.ones(2, requires_grad=True)
+    >>> gradients_of(3 * leaf, leaf, torch.eye(2))
+    tensor([[3., 0.],
+            [0., 3.]])
+    """
+    if len(directions) > 1 and output.requires_grad:
+        try:
+            (found,) = torch.autograd.grad(
+                output, leaf, directions, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
+        except RuntimeError:  # not every operation can run several gradients at once
+            found = None
+        if found is not None:
+            return found
+    return torch.stack([gradient_of(output, leaf, direction, again=True) for direction in directions])

@@ -75,9 +75,10 @@ class Replay:
         returned = self.tape.run_whole(lambda features: self.layer.layout.weigh(features, weights))
         return self.output_of(returned, None)
 
-    def observe(self, weights: Tensor, *, largest: int) -> dict[Call, Tensor]:
-        """Return the outputs of the later module calls, in order, that have at most `largest` numbers a sample."""
+    def observe(self, weights: Tensor) -> dict[Call, Tensor]:
+        """Return the outputs of the later module calls, in order, that are small beside the map, and of the network."""
         seen: dict[Call, Tensor] = {}
+        largest = self.features[0].numel() // 4
 
         def note(call: Call, output: Any) -> None:
             fits = isinstance(output, Tensor) and output.is_floating_point() and output.shape[:1] == (self.batch,)
@@ -141,7 +142,7 @@ class Replay:
             return None
         ones = torch.ones(self.batch, self.positions, device=self.features.device)
         try:
-            self.observed = self.observe(ones, largest=self.features[0].numel() // 4)
+            self.observed = self.observe(ones)
         except Exception:  # a network may fail in any way on the stand-ins of a lean tape
             if safe:
                 raise

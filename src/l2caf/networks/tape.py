@@ -45,20 +45,46 @@ class _Noted:
         self.version = 0
         self.shape_of: tuple[torch.Size, torch.dtype, torch.device] | None = None
 
-    def release_if_unread(self) -> None:
-        # One reference is ours and one is getrefcount's own: no variable of the running network holds the tensor.
+    def is_read(self) -> bool:
+        """Tell whether a variable of the running network still holds the tensor; let go of it if none does."""
+        # One reference is ours and one is getrefcount's own.
         if self.held and sys.getrefcount(self.value) <= 2:
             self.shape_of = (self.value.shape, self.value.dtype, self.value.device)
-            self.value = None
-            self.held = False
+            self.drop()
+        return self.held
+
+    def drop(self) -> None:
+        self.value = None
+        self.held = False
 
     def settle(self) -> None:
         """Make the call ready to be answered: with what is still held, or a stand-in."""
-        self.release_if_unread()
-        if self.held:
+        if self.is_read():
             self.version = self.value._version
         elif self.shape_of is not None:
             self.value = _stand_in(*self.shape_of)
+
+
+class _Frames:
+    """The calls that finished, a list for each call that still runs, and those of them whose value is still held."""
+
+    def __init__(self) -> None:
+        self.open: list[list[_Noted]] = [[]]
+        self._held: list[_Noted] = []
+
+    def enter(self) -> None:
+        self.open.append([])
+
+    def leave(self) -> list[_Noted]:
+        return self.open.pop()
+
+    def note(self, noted: _Noted) -> None:
+        self.open[-1].append(noted)
+        self._held.append(noted)
+
+    def let_go(self) -> None:
+        """Let go of every value that nobody can read any more, so that a record takes no more memory than a run."""
+        self._held = [noted for noted in self._held if noted.is_read()]
 
 
 class _Reached(BaseException):
@@ -144,7 +170,7 @@ class Tape:
         return not self.safe and any(noted.held and noted.value._version != noted.version for noted in self._noted)
 
     def _record(self, forwards: dict[nn.Module, Forward]) -> None:
-        frames: list[list[_Noted]] = [[]]
+        frames = _Frames()
         counts: dict[nn.Module, int] = defaultdict(int)
         recording = {module: self._recording(module, forward, frames, counts) for module, forward in forwards.items()}
         with borrowed(self.network), torch.no_grad(), forwards_replaced(recording):
@@ -152,7 +178,7 @@ class Tape:
         self.cut_calls = counts[self.cut.module]
 
     def _recording(
-        self, module: nn.Module, forward: Forward, frames: list[list[_Noted]], counts: dict[nn.Module, int]
+        self, module: nn.Module, forward: Forward, frames: _Frames, counts: dict[nn.Module, int]
     ) -> Forward:
         def recorded(*args: Any, **kwargs: Any) -> Any:
             index = counts[module]
@@ -161,22 +187,21 @@ class Tape:
                 self._later[module] = None
                 return forward(*args, **kwargs)
             if not self.safe:
-                for frame in frames:
-                    for noted in frame:
-                        noted.release_if_unread()
-            frames.append([])
+                frames.let_go()
+            frames.enter()
             try:
                 output = forward(*args, **kwargs)
             finally:
-                inside = frames.pop()
+                inside = frames.leave()
             if self._cut_is_past():
                 self._later[module] = None
                 return output  # the cut lies inside this call, so a re-run enters it again
+            for noted in inside:
+                noted.drop()  # this call returns whole, so what it called will not be called again
             if module is self.cut.module and index == self.cut.index:
-                self._cut_here(output, [*frames])
+                self._cut_here(output, frames.open)
                 return output
-            del inside  # this call returns whole, so what it called will not be called again
-            frames[-1].append(_Noted(module, _copied(output) if self.safe else output))
+            frames.note(_Noted(module, _copied(output) if self.safe else output))
             return output
 
         return recorded
