@@ -48,19 +48,23 @@ def _row(name: str, problem: Problem, objective: Objective) -> Row:
     ours = Riemannian().search(problem)
     # Descent runs over the same verified affine map where there is one: the same function, many times sooner.
     problem.replayed_losses = problem.losses  # type: ignore[method-assign]
-    best = torch.full_like(ours.loss, torch.inf)
-    for reference in (
-        GradientDescent(tolerance=0.0),
-        GradientDescent(tolerance=0.0, adam=True, learning_rate=0.05),
-    ):
-        best = torch.minimum(best, reference.search(problem).losses.amin(dim=0))  # type: ignore[union-attr]
+    plain, adam = (
+        reference.search(problem).losses.amin(dim=0)  # type: ignore[union-attr]
+        for reference in (
+            GradientDescent(tolerance=0.0),
+            GradientDescent(tolerance=0.0, adam=True, learning_rate=0.05),
+        )
+    )
+    best = torch.minimum(plain, adam)
     above = (100 * (ours.loss - best) / best.abs()).max().item()
+    above_plain = (100 * (ours.loss - plain) / plain.abs()).max().item()
     most = int(ours.evaluations.max())
     gap, ceiling = GAP[type(objective)], CEILING[type(objective)]
     return Row(
         f"{name}, {type(objective).__name__}",
-        f"{above:+.3f} % of the best of 1,000 steps, {most} evaluations at most",
+        f"{above:+.3f} % of the best of 1,000 steps of SGD and of Adam ({above_plain:+.3f} % of SGD's alone), "
+        f"{most} evaluations at most",
         f"≤ +{gap:g} %, ≤ {ceiling}",
         above <= gap and most <= ceiling,
-        {"above_percent": above, "evaluations": ours.evaluations.tolist()},
+        {"above_percent": above, "above_sgd_percent": above_plain, "evaluations": ours.evaluations.tolist()},
     )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from l2caf import ClassOblivious, ClassSpecific, Exact, GradientDescent, UnitL2, explain
+from l2caf import Auto, ClassOblivious, ClassSpecific, GradientDescent, UnitL2, explain
 from l2caf.networks.affine import Head
 from l2caf.networks.replay import Replay
 from l2caf.networks.torchvision_import import import_torchvision
@@ -23,8 +23,11 @@ def rows() -> list[Row]:
     for name, network in (("EfficientNet-Lite0", lite()), ("ResNet-50", torchvision_network("resnet50"))):
         for size in (16, 1):
             found += _against_others(name, network, batch(size))
-    found += _against_the_paper(lite(), batch(1))
-    found += _through_the_frontier(torchvision_network("vgg16"), batch(1))
+    vgg = torchvision_network("vgg16")
+    found += _against_the_vanilla_form(lite(), batch(1))
+    found += _against_the_paper("EfficientNet-Lite0", lite(), batch(1), rounds=7)
+    found += _against_the_paper("VGG-16", vgg, batch(1), rounds=1)
+    found += _through_the_frontier(vgg, batch(1))
     return found
 
 
@@ -112,47 +115,57 @@ def _other_tools(network: nn.Module, images: Tensor) -> dict[str, Callable[[], A
     }
 
 
-def _against_the_paper(network: nn.Module, image: Tensor) -> list[Row]:
-    paper, vanilla = GradientDescent(), GradientDescent(vanilla=True)
+def _against_the_paper(name: str, network: nn.Module, image: Tensor, *, rounds: int) -> list[Row]:
+    """Beside the paper's procedure in its fast form; what takes a minute is run in fewer rounds."""
+    paper = GradientDescent()
     replay = Replay(network, image)
 
-    def solve(solver: Exact | GradientDescent) -> Any:
+    def solve(solver: Auto | GradientDescent) -> Any:
         return solver.search(pose(Head(replay), UnitL2(), ClassOblivious())[0][0])
 
+    ours = side_by_side(
+        {
+            "forward": lambda: _forward(network, image),
+            "whole": lambda: explain(network, image).maps,
+            "solving": lambda: solve(Auto()),
+        },
+        rounds=9,
+    )
+    theirs = side_by_side(
+        {"whole": lambda: explain(network, image, solver=paper).maps, "solving": lambda: solve(paper)},
+        rounds=rounds,
+        warm_up=1 if rounds > 1 else 0,
+    )
+    steps = int(solve(paper).steps[0])
+    measured = "" if rounds > 1 else ", of one run"
+    found = []
+    for part, what, bar in (
+        ("whole", f"the paper's procedure, fast form ({steps} steps{measured}) ÷ l2caf, {name}, one image", 30),
+        ("solving", f"the same, {name}, solving alone (everything after the network's own run)", 100),
+    ):
+        ratio = theirs.milliseconds(part) / ours.milliseconds(part)
+        details = {"ratio": ratio, "ms": ours.milliseconds(part), "paper_ms": theirs.milliseconds(part)}
+        found.append(Row(what, f"{ratio:.1f}", f"≥ {bar}", ratio >= bar, details))
+    forwards = theirs.milliseconds("whole") / ours.milliseconds("forward")
+    return [*found, Row(f"the paper's procedure ÷ forward, {name}", f"{forwards:.0f}", details={"ratio": forwards})]
+
+
+def _against_the_vanilla_form(network: nn.Module, image: Tensor) -> list[Row]:
     times = side_by_side(
         {
             "ours": lambda: explain(network, image).maps,
-            "paper": lambda: explain(network, image, solver=paper).maps,
-            "our solving": lambda: solve(Exact()),
-            "paper's solving": lambda: solve(paper),
-            "vanilla": lambda: explain(network, image, solver=vanilla).maps,
+            "vanilla": lambda: explain(network, image, solver=GradientDescent(vanilla=True)).maps,
         },
         rounds=7,
         warm_up=1,
     )
-    steps = int(solve(paper).steps[0])
-    through_all = times.ratio("vanilla", "ours")
-    whole, solving = times.ratio("paper", "ours"), times.ratio("paper's solving", "our solving")
+    ratio = times.ratio("vanilla", "ours")
     return [
         Row(
-            f"the paper's procedure, fast form ({steps} steps) ÷ l2caf, EfficientNet-Lite0, one image",
-            f"{whole:.0f}",
-            "≥ 30",
-            whole >= 30,
-            {"ratio": whole, "ms": times.milliseconds("ours"), "paper_ms": times.milliseconds("paper")},
-        ),
-        Row(
-            "the same, solving alone (everything after the network's own run)",
-            f"{solving:.0f}",
-            "≥ 100",
-            solving >= 100,
-            {"ratio": solving, "ms": times.milliseconds("our solving")},
-        ),
-        Row(
-            "the paper's procedure, vanilla form (the whole network in every step) ÷ l2caf",
-            f"{through_all:.0f}",
-            details={"ratio": through_all, "vanilla_ms": times.milliseconds("vanilla")},
-        ),
+            "the paper's procedure, vanilla form (the whole network in every step) ÷ l2caf, EfficientNet-Lite0",
+            f"{ratio:.0f}",
+            details={"ratio": ratio, "vanilla_ms": times.milliseconds("vanilla")},
+        )
     ]
 
 
@@ -165,9 +178,4 @@ def _through_the_frontier(network: nn.Module, image: Tensor) -> list[Row]:
     frontier = head.frontier
     name = head.replay.name_of(frontier[0].call) if frontier else "none"
     ratio = _ratio(times, f"VGG-16, one image, class-oblivious ÷ forward, frontier at {name}", "oblivious", 5.0)
-    paper = side_by_side({"oblivious": lambda: explain(network, image, solver=GradientDescent())}, rounds=1, warm_up=0)
-    factor = paper.milliseconds("oblivious") / times.milliseconds("forward")
-    return [
-        ratio,
-        Row("the paper's procedure there ÷ forward", f"{factor:.0f}", "(above 100)", None, {"ratio": factor}),
-    ]
+    return [ratio]

@@ -51,6 +51,7 @@ class Head:
         return self._probe.outputs
 
     @cached_property
+    @torch.no_grad()
     def is_affine(self) -> bool:
         """Whether the network's output is affine in the filter, for filters of any sign."""
         if self._pooled is None:
@@ -75,6 +76,7 @@ class Head:
         return self._maps[call]
 
     @cached_property
+    @torch.no_grad()
     def frontier(self) -> tuple[AffineMap, Tape] | None:
         """The last call that is affine in the filter and through which all that depends on the filter passes."""
         for call in reversed(self.affine_calls[-3:]):
@@ -156,6 +158,7 @@ class Head:
         return {}
 
     @cached_property
+    @torch.no_grad()
     def _pooled(self) -> tuple[Call, Tape] | None:
         """The last call whose output is the mean of the map over its positions, if all depends on the filter there."""
         replay, probe = self.replay, self._wide

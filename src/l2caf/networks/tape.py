@@ -177,9 +177,7 @@ class Tape:
             self.returned = self.network(*self.arguments.args, **self.arguments.kwargs)
         self.cut_calls = counts[self.cut.module]
 
-    def _recording(
-        self, module: nn.Module, forward: Forward, frames: _Frames, counts: dict[nn.Module, int]
-    ) -> Forward:
+    def _recording(self, module: nn.Module, forward: Forward, frames: _Frames, counts: dict[nn.Module, int]) -> Forward:
         def recorded(*args: Any, **kwargs: Any) -> Any:
             index = counts[module]
             counts[module] = index + 1

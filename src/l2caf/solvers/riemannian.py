@@ -22,12 +22,18 @@ class Riemannian(Solver):
     Every evaluation of the head serves all samples: each tries a point of its own, and takes it or shortens its
     step. A sample stops when `patience` steps in a row lowered its loss by less than `tolerance` of what it has
     gained since the start, or after `evaluations`.
+
+    Keeping the output (a sum of squares) is close to convex. Any other objective on a curved head may have many
+    valleys, so up to two thirds of the evaluations go into short descents: from the even filter, from what would be
+    exact if the head were affine, then each from a point `leap` away from the best so far, until one of them leads
+    to the same depth again. The best is followed down.
     """
 
     evaluations: int = 150
     tolerance: float = 1e-4
     patience: int = 3
     memory: int = 12
+    leap: float = 0.6
 
     def search(self, problem: Problem) -> Found:
         state = _State(problem, self.memory)
@@ -36,11 +42,37 @@ class Riemannian(Solver):
         if bool(state.stalled.any()):
             for start in _rescues(problem):
                 state.consider(start, only=state.stalled)
-        while state.count < self.evaluations and bool(state.running.any()):
-            state.step(tolerance=self.tolerance, patience=self.patience)
+        if isinstance(problem.filter, UnitL2) and not isinstance(problem.loss, LeastSquares):
+            self._explore(state)
+        state.descend(until=self.evaluations, tolerance=self.tolerance, patience=self.patience)
         outcome = [Outcome.STEP_LIMIT if running else Outcome.CONVERGED for running in state.running.tolist()]
         weights = problem.filter.weights(state.point, problem.grid)
         return Found(weights.float(), state.loss, state.steps, state.evaluations, outcome)
+
+    def _explore(self, state: _State) -> None:
+        """Bring every sample to the best valley that short descents can find."""
+        most = self.evaluations * 2 // 3
+        looking = state.problem.finite & ~state.stalled
+        other = state
+        for _ in range(LINEARISED):
+            other = state.sibling(-other.gradient, looking, evaluations=other.evaluations)
+        state.evaluations = other.evaluations
+        state.descend(until=most, tolerance=COARSE, patience=2)
+        generator = torch.Generator().manual_seed(0)
+        while bool((looking := looking & (state.evaluations < most - 1)).any()):
+            other.evaluations = state.evaluations
+            other.descend(until=most, tolerance=COARSE, patience=2)
+            looking = looking & ((other.loss - state.loss).abs() > SAME_DEPTH * state.loss.abs())
+            state.take_from(other)
+            leap = torch.randn(1, state.point.shape[1], generator=generator, dtype=torch.float64)
+            leap = self.leap * (leap / leap.norm()).to(state.point)
+            other = state.sibling(state.point + leap, looking, evaluations=state.evaluations)
+        state.go_on()
+
+
+COARSE = 2e-2  # the tolerance of a short descent
+SAME_DEPTH = 1e-3  # two descents that end this close, relatively, have found the same valley
+LINEARISED = 4  # how often the head is taken for affine where it stands, to make a start that knows its slope
 
 
 class _State:
@@ -59,7 +91,6 @@ class _State:
         self.evaluations = torch.zeros_like(self.steps)
         self.small_steps = torch.zeros_like(self.steps)
         self.running = problem.finite.clone()
-        self.count = 0
         self.moves: list[tuple[Tensor, Tensor, Tensor]] = []  # (s, y, 1 / s.y), nought where a sample did not move
 
     @property
@@ -77,6 +108,38 @@ class _State:
         self.loss = torch.where(better, loss, self.loss)
         self.first_loss = self.loss.clone()
         self.stride = 0.3 / self.gradient.norm(dim=1).clamp_min(1e-30)
+
+    def sibling(self, point: Tensor, running: Tensor, *, evaluations: Tensor) -> _State:
+        """Return another descent of the same problem, from another point, that counts on from here."""
+        other = _State(self.problem, self.memory)
+        other.running, other.evaluations = running.clone(), evaluations
+        other.consider(point)
+        return other
+
+    def take_from(self, other: _State) -> None:
+        """Move every sample to where the other descent brought it, if that is lower."""
+        better = other.loss < self.loss
+        self.point = torch.where(better.unsqueeze(1), other.point, self.point)
+        self.gradient = torch.where(better.unsqueeze(1), other.gradient, self.gradient)
+        self.loss = torch.where(better, other.loss, self.loss)
+        self.steps = self.steps + other.steps
+        self.evaluations = other.evaluations
+
+    def go_on(self) -> None:
+        """Make ready to descend further from the present points."""
+        self.running = self.problem.finite & ~self.stalled
+        self.small_steps = torch.zeros_like(self.small_steps)
+        self.stride = 0.3 / self.gradient.norm(dim=1).clamp_min(1e-30)
+        self.moves = []
+
+    def descend(self, *, until: int, tolerance: float, patience: int) -> None:
+        """Step until every sample has converged or has used `until` evaluations; the latter stay marked as running."""
+        converging = self.running
+        while bool((going := converging & (self.evaluations < until)).any()):
+            self.running = going
+            self.step(tolerance=tolerance, patience=patience)
+            converging = self.running | (converging & ~going)
+        self.running = converging
 
     def step(self, *, tolerance: float, patience: int) -> None:
         """Let every running sample try one point."""
@@ -102,8 +165,7 @@ class _State:
         self.running = self.running & ~((self.small_steps >= patience) | stuck | (self.gradient.norm(dim=1) == 0))
 
     def _evaluate(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        self.count += 1
-        self.evaluations += self.running
+        self.evaluations = self.evaluations + self.running
         with torch.enable_grad():
             leaf = point.detach().requires_grad_()
             weights = self.problem.filter.weights(leaf, self.problem.grid)
