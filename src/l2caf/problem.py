@@ -135,21 +135,19 @@ def _endpoint(head: Head, objective: ClassOblivious) -> tuple[Call, bool]:
     if head.is_affine or head.is_affine_where_positive:
         return OUTPUT, True
     even = torch.full((replay.batch, replay.positions), replay.positions**-0.5, device=replay.features.device)
-    at_even = replay.observe(even)
     at_random = head.probed
 
-    def feels_scale(call: Call) -> bool:
+    def feels_scale(call: Call, at_even: Tensor) -> bool:
         moved = LeastSquares(replay.observed[call].double())
-        return bool((moved(at_even[call].double()) > 1e-3 * moved(at_random[call].double())).any())
+        return bool((moved(at_even.double()) > 1e-3 * moved(at_random[call].double())).any())
 
-    if feels_scale(OUTPUT):
-        return OUTPUT, True
+    with torch.no_grad():
+        if feels_scale(OUTPUT, head.output(even)):
+            return OUTPUT, True
     if not bool((LeastSquares(replay.output.double())(at_random[OUTPUT].double()) > 0).any()):
-        return (
-            OUTPUT,
-            False,
-        )  # the output feels nothing at all, so what other modules feel does not matter to it
+        return OUTPUT, False  # nothing moves the output, so what other modules feel does not matter to it
+    at_even = replay.observe(even)
     for call in reversed(head.affine_calls or list(replay.observed)):
-        if call in at_even and call in at_random and feels_scale(call):
+        if call in at_even and call in at_random and feels_scale(call, at_even[call]):
             return call, True
     return OUTPUT, False

@@ -93,7 +93,14 @@ class Replay:
 
     def from_call(self, call: Call) -> Tape:
         """Return a tape that is cut at a later call, so that a re-run computes only what follows that."""
-        return Tape(self.network, self.arguments, call, before=self.tape, value_before=self.features.clone())
+        return Tape(
+            self.network,
+            self.arguments,
+            call,
+            before=self.tape,
+            value_before=self.features.clone(),
+            value=self.observed.get(call),
+        )
 
     def name_of(self, call: Call) -> str:
         """Return the dotted name of a later call's module."""

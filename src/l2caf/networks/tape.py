@@ -100,6 +100,9 @@ class Tape:
     A lean tape keeps only what the network itself still held when the cut returned: what nobody holds, nobody
     can read. Glue that reads a value before it is dropped, or that writes into one, breaks this; the caller
     verifies a lean tape by running it, and records a `safe` one, with copies of everything, where that fails.
+
+    A tape that is cut `before` saves the run up to there, where it had `value_before`; a `value` that is known to
+    be that of this cut saves computing it.
     """
 
     def __init__(
@@ -111,12 +114,13 @@ class Tape:
         safe: bool = False,
         before: Tape | None = None,
         value_before: Tensor | None = None,
+        value: Tensor | None = None,
     ) -> None:
         self.network = network
         self.arguments = arguments
         self.cut = cut
         self.safe = safe
-        self.value: Any = None
+        self.value: Any = value
         self.returned: Any = None
         self.cut_calls = 0
         self._noted: list[_Noted] = []
@@ -186,9 +190,11 @@ class Tape:
                 return forward(*args, **kwargs)
             if not self.safe:
                 frames.let_go()
+            here = module is self.cut.module and index == self.cut.index
             frames.enter()
             try:
-                output = forward(*args, **kwargs)
+                known = here and self.value is not None
+                output = self.value.clone() if known else forward(*args, **kwargs)
             finally:
                 inside = frames.leave()
             if self._cut_is_past():
@@ -196,7 +202,7 @@ class Tape:
                 return output  # the cut lies inside this call, so a re-run enters it again
             for noted in inside:
                 noted.drop()  # this call returns whole, so what it called will not be called again
-            if module is self.cut.module and index == self.cut.index:
+            if here:
                 self._cut_here(output, frames.open)
                 return output
             frames.note(_Noted(module, _copied(output) if self.safe else output))

@@ -30,8 +30,8 @@ class Riemannian(Solver):
     """
 
     evaluations: int = 150
-    tolerance: float = 1e-4
-    patience: int = 3
+    tolerance: float = 3e-4
+    patience: int = 2
     memory: int = 12
     leap: float = 0.6
 
