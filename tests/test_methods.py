@@ -11,10 +11,15 @@ from torch import Tensor, nn
 
 import networks_for_tests as nets
 from l2caf.errors import MethodError
+from l2caf.methods.attention_filter import AttentionFilter
 from l2caf.methods.cam import CAM
 from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
+from l2caf.networks.affine import Head
+from l2caf.networks.gradient import gradients_of
+from l2caf.networks.replay import Replay
 from l2caf.networks.torchvision_import import import_torchvision
+from l2caf.objectives import ClassSpecific
 from methods_for_tests import METHODS, NETWORKS, PAIRS
 from networks_for_tests import pixels, seeded
 
@@ -177,3 +182,31 @@ def test_batch_is_its_samples_and_maps_keep_their_range(method: str, network: st
         else:
             scale = together.weights[sample].abs().max()
             assert (together.weights[sample] - alone.weights[0]).abs().max() <= 1e-4 * scale
+
+
+def test_the_head_is_run_no_more_often_than_it_must_be() -> None:
+    # Once to see that a re-run gives the same; then for the score's gradient, or at one random filter. All else of a
+    # head that averages is computed from the mean.
+    for method in (GradCAM(0), AttentionFilter(), AttentionFilter(ClassSpecific(top=3)), CAM(0)):
+        head = Head(Replay(seeded(nets.pooled), pixels()))
+        method.on(head)
+        assert head.replay.evaluations == 2, method.name
+
+
+class ReadsItsGradient(torch.autograd.Function):
+    """Doubles, and cannot be differentiated in several directions at once."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return 2 * values
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        return 2 * torch.tensor(slope.tolist())
+
+
+def test_gradients_in_several_directions_where_they_must_be_taken_one_by_one() -> None:
+    leaf = torch.ones(3, requires_grad=True)
+    directions = torch.tensor([[1.0, 0, 0], [0, 5, 0]])
+    torch.testing.assert_close(gradients_of(ReadsItsGradient.apply(leaf), leaf, directions), 2 * directions)
+    torch.testing.assert_close(gradients_of(torch.zeros(3), leaf, directions), torch.zeros(2, 3))

@@ -201,6 +201,19 @@ def test_a_lean_tape_holds_only_what_is_read_again() -> None:
     assert len(held) <= 1
 
 
+def test_a_later_cut_is_not_computed_to_be_recorded() -> None:
+    network = seeded(nets.curved)
+    replay = Replay(network, pixels())
+    call = next(call for call in replay.observed if isinstance(call.module, nn.Linear))
+    ran: list[nn.Module] = []
+    forward = call.module.forward
+    call.module.forward = lambda *args: (ran.append(call.module), forward(*args))[1]  # type: ignore[method-assign]
+    tape = replay.from_call(call)
+    assert not ran
+    del call.module.forward
+    torch.testing.assert_close(tape.run(replay.observed[call].clone()), replay.output)
+
+
 def test_a_network_that_no_gradient_can_pass_is_explained_after_that_place() -> None:
     network = seeded(nets.WritesIntoViews)
     heatmap = l2caf.explain(network, pixels())

@@ -293,6 +293,47 @@ def test_other_filters(filter: Filter, share: float, make: Callable[[], nn.Modul
         Exact().solve(problem)
 
 
+class TwoValleys(nn.Module):
+    """The picture is the map, and the score is relu(u . f) + 3 relu(v . f): u is even, v is at right angles to it.
+
+    At the even filter only u has a slope, and along it v stays shut.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Identity()
+        self.flatten = nn.Flatten()
+        self.directions = nn.Linear(9, 2, bias=False)
+        self.rectifier = nn.ReLU()
+        self.scores = nn.Linear(2, 2, bias=False)
+        one_half = torch.tensor([1.0, 1, 1, 1, 0, -1, -1, -1, -1])
+        self.directions.weight = nn.Parameter(torch.stack([torch.ones(9) / 3, one_half / one_half.norm()]))
+        self.scores.weight = nn.Parameter(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
+
+    def forward(self, picture: Tensor) -> Tensor:
+        found: Tensor = self.scores(self.rectifier(self.directions(self.flatten(self.map(picture)))))
+        return found
+
+
+def test_riemannian_leaps_out_of_a_shallow_valley() -> None:
+    problem = posed(TwoValleys(), torch.ones(1, 1, 3, 3), ClassSpecific(0), layer="map")
+    found = Riemannian().search(problem)
+    # Where both are open the score is (u + 3 v) . f, at most ||u + 3 v||; the centred loss is minus the score.
+    assert found.loss.item() == pytest.approx(-math.sqrt(10), rel=1e-3)
+    assert int(found.evaluations) <= 150
+    # Without a leap it stays where the score is 1.
+    assert Riemannian(leap=0.0).search(problem).loss.item() == pytest.approx(-1, abs=1e-3)
+
+
+def test_a_batch_leaps_as_its_samples_do_alone() -> None:
+    network, pictures = seeded(nets.RectifiedAfterPooling), pixels(3, size=(16, 16))
+    together = Riemannian().search(posed(network, pictures, ClassSpecific(1)))
+    for sample in range(3):
+        alone = Riemannian().search(posed(network, pictures[sample : sample + 1], ClassSpecific(1)))
+        torch.testing.assert_close(together.weights[sample], alone.weights[0], atol=1e-3, rtol=1e-3)
+        assert together.evaluations[sample] == alone.evaluations[0]
+
+
 def test_vanilla_descent_is_the_fast_one() -> None:
     problem = posed(seeded(nets.curved), pixels())
     fast = GradientDescent(steps=60).solve(problem)

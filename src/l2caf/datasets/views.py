@@ -83,7 +83,7 @@ class View:
         mapped = np.empty_like(given)
         for axis in (0, 1):
             # Where the image comes to lie on the input, which it need not fill.
-            window = self.preprocessing._axis(image, axis=axis)
+            window = self.preprocessing.window(image, axis=axis)
             inside = given[:, axis::2].clip(window.start, window.stop) - window.start
             edges = inside * window.size / (window.stop - window.start)
             mapped[:, axis::2] = edges.clip(0, window.size) + window.offset  # rounding must not lead outside

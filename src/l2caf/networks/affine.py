@@ -1,8 +1,9 @@
 """How far downstream of the layer the network stays affine in the filter, found by probing and verified on the data.
 
 Along a line through the untouched filter, f(t) = 1 + t (r - 1) with a random r, an output o that is affine in f
-obeys o(t) + o(-t) = 2 o(0). Three runs of the head test this for every module output at once. No class of
-module is looked at.
+obeys o(t) + o(-t) = 2 o(0). Three runs of the head test this for every module output at once; where the head
+averages the map, which one of these runs shows, the rest is computed from the average alone. No class of module is
+looked at.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ class Preprocessing:
     def view(self, image: Image.Image) -> Image.Image:
         """The picture that the network sees: resized and cut, not normalised."""
         image = image if image.mode == "RGB" else image.convert("RGB")
-        columns = self._axis(image, axis=0)
-        rows = self._axis(image, axis=1)
+        columns = self.window(image, axis=0)
+        rows = self.window(image, axis=1)
         # One resize straight from the source region: what resizing the whole image and then cutting gives,
         # to one grey level, without the huge picture in between that a 10,000 x 50 panorama would become.
         seen = image.resize(
@@ -96,17 +96,18 @@ class Preprocessing:
 
     def seen_box(self, image: Image.Image) -> tuple[float, float, float, float]:
         """The part of the original image that the network sees: x0, y0, x1, y1 in its pixels."""
-        columns, rows = self._axis(image, axis=0), self._axis(image, axis=1)
+        columns, rows = self.window(image, axis=0), self.window(image, axis=1)
         return columns.start, rows.start, columns.stop, rows.stop
 
-    def _axis(self, image: Image.Image, axis: int) -> _Window:
+    def window(self, image: Image.Image, *, axis: int) -> Window:
+        """Where the image comes to lie on one axis of the input: 0 is the width, 1 the height."""
         source = image.size[axis]
         resized = self._resized(image)[axis]
         wanted = self.input_size[1 - axis]
         start = round((resized - wanted) / 2)  # negative where the resized image is smaller than the input
         first, last = max(start, 0), min(start + wanted, resized)
         scale = source / resized
-        return _Window(start=first * scale, stop=min(last * scale, source), size=last - first, offset=first - start)
+        return Window(start=first * scale, stop=min(last * scale, source), size=last - first, offset=first - start)
 
     def _resized(self, image: Image.Image) -> tuple[int, int]:
         """Width and height of the whole image after resizing."""
@@ -124,7 +125,7 @@ class Preprocessing:
 
 
 @dataclass(frozen=True)
-class _Window:
+class Window:
     """One axis of the cut: from where to where in the source, its length in the input, its place there."""
 
     start: float

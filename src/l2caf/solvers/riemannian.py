@@ -25,8 +25,8 @@ class Riemannian(Solver):
 
     Keeping the output (a sum of squares) is close to convex. Any other objective on a curved head may have many
     valleys, so up to two thirds of the evaluations go into short descents: from the even filter, from what would be
-    exact if the head were affine, then each from a point `leap` away from the best so far, until one of them leads
-    to the same depth again. The best is followed down.
+    exact if the head were affine, then each from a point `leap` away from the best so far, until a leap leads to the
+    same depth again. The best is followed down.
     """
 
     evaluations: int = 150
@@ -58,15 +58,17 @@ class Riemannian(Solver):
             other = state.sibling(-other.gradient, looking, evaluations=other.evaluations)
         state.evaluations = other.evaluations
         state.descend(until=most, tolerance=COARSE, patience=2)
+        other.evaluations = state.evaluations
+        other.descend(until=most, tolerance=COARSE, patience=2)
+        state.take_from(other)
         generator = torch.Generator().manual_seed(0)
         while bool((looking := looking & (state.evaluations < most - 1)).any()):
-            other.evaluations = state.evaluations
-            other.descend(until=most, tolerance=COARSE, patience=2)
-            looking = looking & ((other.loss - state.loss).abs() > SAME_DEPTH * state.loss.abs())
-            state.take_from(other)
             leap = torch.randn(1, state.point.shape[1], generator=generator, dtype=torch.float64)
             leap = self.leap * (leap / leap.norm()).to(state.point)
             other = state.sibling(state.point + leap, looking, evaluations=state.evaluations)
+            other.descend(until=most, tolerance=COARSE, patience=2)
+            looking = looking & ((other.loss - state.loss).abs() > SAME_DEPTH * state.loss.abs())
+            state.take_from(other)
         state.go_on()
 
 
