@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 CLASSES = 5
 CHANNELS = 8
@@ -155,6 +156,29 @@ class OneRectifier(nn.Module):
         shift = self.relu(self.shift(x.mean(dim=(2, 3))))
         x = self.relu(self.conv(x) + shift[:, :, None, None])
         return self.scores(self.relu(self.hidden(x.mean(dim=(2, 3)))))
+
+
+class Checkpointed(nn.Module):
+    """Two blocks that are run again for their gradient, or not."""
+
+    def __init__(self, *, reentrant: bool | None) -> None:
+        super().__init__()
+        self.reentrant = reentrant
+        self.stem = nn.Conv2d(3, CHANNELS, 8, stride=8)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1), nn.ReLU()) for _ in range(2)
+        )
+        self.classifier = nn.Linear(CHANNELS, CLASSES)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        stream = self.stem(pictures)
+        for block in self.blocks:
+            if self.reentrant is None:
+                stream = stream + block(stream)
+            else:
+                stream = stream + checkpoint(block, stream, use_reentrant=self.reentrant)
+        found: Tensor = self.classifier(stream.mean(dim=(2, 3)))
+        return found
 
 
 class UNet(nn.Module):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import L2cafError
+from l2caf.networks.custody import _CHECKPOINTS
 from l2caf.objectives import ClassSpecific
 from methods_for_tests import METHODS, NETWORKS, PAIRS
 from networks_for_tests import pixels, seeded
@@ -48,6 +49,7 @@ def state_of(network: nn.Module) -> dict[str, Any]:
             torch.is_inference_mode_enabled(),
             torch.backends.mha.get_fastpath_enabled(),
             torch.backends.cudnn.enabled,
+            *(vars(torch.utils.checkpoint)[name] for name in _CHECKPOINTS),
             torch.random.get_rng_state().sum().item(),
         ),
     }

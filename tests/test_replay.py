@@ -214,6 +214,20 @@ def test_a_later_cut_is_not_computed_to_be_recorded() -> None:
     torch.testing.assert_close(tape.run(replay.observed[call].clone()), replay.output)
 
 
+@pytest.mark.parametrize("layer", ["stem", "blocks.0.0", "blocks.0", "blocks.1.0", "blocks.1"])
+@pytest.mark.parametrize("objective", [l2caf.ClassOblivious(), l2caf.ClassSpecific(1)], ids=["oblivious", "class"])
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_is_checkpointed_is_explained_like_what_is_not(
+    reentrant: bool, objective: l2caf.Objective, layer: str
+) -> None:
+    plain = seeded(lambda: nets.Checkpointed(reentrant=None))
+    network = seeded(lambda: nets.Checkpointed(reentrant=reentrant))
+    found = l2caf.explain(network, pixels(), objective=objective, layer=layer)
+    wanted = l2caf.explain(plain, pixels(), objective=objective, layer=layer)
+    torch.testing.assert_close(found.solution.filter, wanted.solution.filter)
+    assert found.solution.solver == wanted.solution.solver
+
+
 def test_a_network_that_no_gradient_can_pass_is_explained_after_that_place() -> None:
     network = seeded(nets.WritesIntoViews)
     heatmap = l2caf.explain(network, pixels())

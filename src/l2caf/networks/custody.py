@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.utils.checkpoint as checkpointing
 from torch import nn
 
 from ..errors import NetworkError
@@ -36,8 +37,9 @@ def unwrap(network: nn.Module) -> nn.Module:
 def borrowed(network: nn.Module) -> Iterator[list[nn.Module]]:
     """Hold the network in evaluation mode, uncompiled and outside inference mode, and give it back as it was.
 
-    Its modules are given for the while, since walking through them takes longer than many a head. A network that
-    is held already stays as it is, so a long piece of work borrows it once for all its runs.
+    Nothing is checkpointed meanwhile. Its modules are given for the while, since walking through them takes longer
+    than many a head. A network that is held already stays as it is, so a long piece of work borrows it once for all
+    its runs.
     """
     with _one_at_a_time:
         if network in _held:
@@ -47,7 +49,7 @@ def borrowed(network: nn.Module) -> Iterator[list[nn.Module]]:
         training = [module for module in modules if module.training]
         compiled = {module: module._compiled_call_impl for module in modules if module._compiled_call_impl is not None}
         fast_attention = torch.backends.mha.get_fastpath_enabled()
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), _nothing_checkpointed():
             try:
                 _held[network] = modules
                 # The fused kernel, used only where no gradient is wanted, passes the inner modules by.
@@ -64,6 +66,39 @@ def borrowed(network: nn.Module) -> Iterator[list[nn.Module]]:
                     module.training = True
                 for module, implementation in compiled.items():
                     module._compiled_call_impl = implementation
+
+
+@contextmanager
+def _nothing_checkpointed() -> Iterator[None]:
+    """Let what is checkpointed run once and keep its graph.
+
+    Otherwise it would run a second time when its gradient is asked for, with its own forward methods back in place,
+    and compute something else.
+    """
+    before = {name: getattr(checkpointing, name) for name in _CHECKPOINTS if hasattr(checkpointing, name)}
+    try:
+        for name in before:
+            setattr(checkpointing, name, _CHECKPOINTS[name])
+        yield
+    finally:
+        for name, original in before.items():
+            setattr(checkpointing, name, original)
+
+
+class _RunOnce:
+    """Stands in for the autograd function of a re-entrant checkpoint."""
+
+    @staticmethod
+    def apply(function: Forward, preserve_random_state: bool, *args: Any) -> Any:
+        return function(*args)
+
+
+def _around_nothing(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """Stands in for what surrounds the run of any other checkpoint."""
+    yield
+
+
+_CHECKPOINTS = {"CheckpointFunction": _RunOnce, "_checkpoint_without_reentrant_generator": _around_nothing}
 
 
 @contextmanager
