@@ -439,3 +439,12 @@ def test_same_seed_same_filter_another_seed_another_path() -> None:
     )
     assert torch.equal(one, again)
     assert not torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("evaluations", [2, 5, 9, 40])
+def test_riemannian_keeps_to_its_evaluations(evaluations: int) -> None:
+    problem = posed(TwoValleys(), torch.ones(1, 1, 3, 3), ClassSpecific(0), layer="map")
+    before = problem.evaluations
+    found = Riemannian(evaluations=evaluations).search(problem)
+    assert int(found.evaluations) <= evaluations
+    assert problem.evaluations - before <= evaluations

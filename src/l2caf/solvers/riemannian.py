@@ -52,7 +52,9 @@ class Riemannian(Solver):
     def _explore(self, state: _State) -> None:
         """Bring every sample to the best valley that short descents can find."""
         most = self.evaluations * 2 // 3
-        looking = state.problem.finite & ~state.stalled
+        looking = state.problem.finite & ~state.stalled & (state.evaluations + LINEARISED < most)
+        if not bool(looking.any()):
+            return
         other = state
         for _ in range(LINEARISED):
             other = state.sibling(-other.gradient, looking, evaluations=other.evaluations)
