@@ -89,7 +89,7 @@ def test_an_output_without_a_row_a_sample() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.inner(x).sum()
 
-    with pytest.raises(OutputError, match="one row for each of the 1 inputs"):
+    with pytest.raises(OutputError, match="one row for each of the 2 inputs"):
         l2caf.explain(seeded(Summed), pixels())
 
 

@@ -16,6 +16,7 @@ from l2caf.filters import UnitL2
 from l2caf.networks.affine import Head
 from l2caf.networks.inputs import Select, select_output
 from l2caf.networks.replay import OUTPUT, Replay
+from l2caf.networks.tape import Keeping
 from l2caf.networks.torchvision_import import import_timm, import_torchvision
 from l2caf.objectives import ClassOblivious
 from l2caf.problem import pose
@@ -187,9 +188,12 @@ def test_only_what_follows_the_layer_is_computed() -> None:
 
 
 def test_a_lean_tape_is_dropped_where_glue_needs_more() -> None:
-    assert Replay(seeded(nets.Glue), pixels(), layer="second").tape.safe
-    assert Replay(seeded(lambda: nets.Residual(branch_first=False)), pixels(), layer="downsample").tape.safe
-    assert not Replay(seeded(nets.UNet), pixels(), layer="bottom").tape.safe
+    assert Replay(seeded(nets.Glue), pixels(), layer="second").tape.keeping is Keeping.COPIES
+    assert (
+        Replay(seeded(lambda: nets.Residual(branch_first=False)), pixels(), layer="downsample").tape.keeping
+        is Keeping.COPIES
+    )
+    assert Replay(seeded(nets.UNet), pixels(), layer="bottom").tape.keeping is Keeping.LEAN
 
 
 def test_a_lean_tape_holds_only_what_is_read_again() -> None:

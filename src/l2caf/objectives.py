@@ -29,7 +29,7 @@ class LeastSquares(Loss):
     target: Tensor
 
     def __call__(self, output: Tensor) -> Tensor:
-        return (output - self.target.to(output.dtype)).flatten(1).square().sum(dim=1)
+        return (_precise(output) - _precise(self.target)).square().sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Linear(Loss):
     direction: Tensor
 
     def __call__(self, output: Tensor) -> Tensor:
-        return (output.flatten(1) * self.direction.to(output.dtype)).sum(dim=1)
+        return (_precise(output) * _precise(self.direction)).sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -189,6 +189,12 @@ def as_objective(objective: Objective | Callable[[Tensor], Tensor] | None) -> Ob
     if callable(objective):
         return _Custom(objective)
     raise InputError(f"The objective is a {type(objective).__name__}: give an objective or a function of the output.")
+
+
+def _precise(values: Tensor) -> Tensor:
+    """(B, ...) values as (B, m) in at least single precision: in half, squares overflow and sums lose their end."""
+    flat = values.reshape(values.shape[0], -1)
+    return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
 
 
 def _rows_of_scores(output: Tensor) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from .errors import MethodError
 from .filters import Filter
 from .networks.affine import AffineMap, Head
+from .networks.layout import rows
 from .networks.replay import OUTPUT
 from .networks.tape import Call
 from .objectives import Asked, ClassOblivious, LeastSquares, Loss, Objective
@@ -60,7 +61,7 @@ class Problem:
         before, after = self.head.replay.observed[self.endpoint], self.head.probed.get(self.endpoint)
         if after is None:
             return torch.ones(self.batch, dtype=torch.bool, device=self.device)
-        return (before != after).flatten(1).any(dim=1)
+        return rows(before != after).any(dim=1)
 
     @property
     def endpoint_name(self) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..networks.affine import Head
 from ..networks.gradient import gradient_of
+from ..networks.layout import rows
 from ..objectives import ClassSpecific
 from .method import Maps, Method
 
@@ -59,7 +60,7 @@ def _grad_cam(
         leaf = replay.features.detach().clone().requires_grad_()
         output = replay.head(leaf.clone())  # what follows may write into it
         if embedding:
-            chosen, scores, several = None, [output.flatten(1).sum(dim=1)], False
+            chosen, scores, several = None, [rows(output).sum(dim=1)], False
         else:
             asked = ClassSpecific(classes, top, each)
             chosen, several = asked.choose(output.detach()), asked.several

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ def borrowed(network: nn.Module) -> Iterator[list[nn.Module]]:
         training = [module for module in modules if module.training]
         compiled = {module: module._compiled_call_impl for module in modules if module._compiled_call_impl is not None}
         fast_attention = torch.backends.mha.get_fastpath_enabled()
-        with torch.inference_mode(False), _nothing_checkpointed():
+        with torch.inference_mode(False), _nothing_checkpointed(), _nothing_compiled():
             try:
                 _held[network] = modules
                 # The fused kernel, used only where no gradient is wanted, passes the inner modules by.
@@ -66,6 +67,11 @@ def borrowed(network: nn.Module) -> Iterator[list[nn.Module]]:
                     module.training = True
                 for module, implementation in compiled.items():
                     module._compiled_call_impl = implementation
+
+
+def _nothing_compiled() -> AbstractContextManager[Any]:
+    """Let what is compiled inside the network run as it is written; without its compiler loaded, nothing is."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 @contextmanager

@@ -122,13 +122,23 @@ _surveys: weakref.WeakKeyDictionary[nn.Module, dict[Hashable, _Survey]] = weakre
 
 def _survey(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
     if callable(select):
-        return _look(network, arguments.first(), select)  # to keep it would keep all that the function refers to
+        return _look_at_little(network, arguments, select)  # to keep it would keep all that the function refers to
     known = _surveys.setdefault(network, {})
     with borrowed(network) as modules:
         key = (arguments.signature(), len(modules), select)
     if key not in known:
-        known[key] = _look(network, arguments.first(), select)
+        known[key] = _look_at_little(network, arguments, select)
     return known[key]
+
+
+def _look_at_little(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
+    """Look at the first sample alone; where the network cannot run on one sample, at all of them."""
+    if arguments.batch > 1:
+        try:
+            return _look(network, arguments.first(), select)
+        except Exception:  # noqa: BLE001 - if it is not for the single sample, it comes again
+            pass
+    return _look(network, arguments, select)
 
 
 def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
@@ -157,7 +167,12 @@ def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
     main = arguments.main
     differentiable = arguments.map(lambda tensor: tensor.clone().requires_grad_() * 1 if tensor is main else tensor)
     with borrowed(network) as modules:
-        watched = {module: watching(module) for module in modules if module is not network}
+        # What computes a weight is no layer, though its output may have the shape of a map.
+        watched = {
+            module: watching(module)
+            for module in modules
+            if module is not network and "parametrizations" not in names[module].split(".")
+        }
         try:
             with forwards_replaced(watched), torch.enable_grad():
                 returned = network(*differentiable.args, **differentiable.kwargs)

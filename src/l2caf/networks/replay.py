@@ -13,10 +13,11 @@ from ..errors import InputError, LayerError, NetworkError
 from .custody import unwrap
 from .inputs import Arguments, Inputs, Select, select_output
 from .layers import Layer, find_layer, forget, module_named
-from .tape import Call, Tape
+from .layout import rows
+from .tape import Call, Keeping, Tape
 
-# The layers, a network, at which a lean tape was found wanting.
-_needs_copies: weakref.WeakKeyDictionary[nn.Module, set[str]] = weakref.WeakKeyDictionary()
+# How much a tape must keep, a network and layer, where a lean one was found wanting.
+_keeping: weakref.WeakKeyDictionary[nn.Module, dict[str, Keeping]] = weakref.WeakKeyDictionary()
 
 
 class Replay:
@@ -58,7 +59,7 @@ class Replay:
     @cached_property
     def finite(self) -> Tensor:
         """Which samples have neither NaN nor infinity at the layer and in the output: (B,)."""
-        return self.features.flatten(1).isfinite().all(dim=1) & self.output.flatten(1).isfinite().all(dim=1)
+        return rows(self.features).isfinite().all(dim=1) & rows(self.output).isfinite().all(dim=1)
 
     def filtered(self, weights: Tensor, *, until: Call | None = None) -> Tensor:
         """Return FT(f): the output, or that of a later call, with every position of the map weighed."""
@@ -97,6 +98,7 @@ class Replay:
             self.network,
             self.arguments,
             call,
+            keeping=self.tape.keeping,
             before=self.tape,
             value_before=self.features.clone(),
             value=self.observed.get(call),
@@ -120,41 +122,39 @@ class Replay:
     def _start(self, layer: Layer) -> None:
         self.layer = layer
         self.cut = Call(module_named(self.network, layer.name), layer.call)
-        needs_copies = _needs_copies.setdefault(self.network, set())
-        tape = self._recorded(safe=layer.name in needs_copies)
-        if tape is None:
-            # Somewhere glue reads or writes what a lean tape does not keep: copies of everything are always right.
-            needs_copies.add(layer.name)
-            tape = self._recorded(safe=True)
-        if tape is None:
-            raise NetworkError(
-                "The network gives another output when it is run again on the same input, so no filter can be judged: "
-                "switch off what is random in its forward pass."
-            )
-        self.tape = tape
+        known = _keeping.setdefault(self.network, {})
+        ways = list(Keeping)
+        for keeping in ways[ways.index(known.get(layer.name, Keeping.LEAN)) :]:
+            if self._record(keeping):
+                known[layer.name] = keeping
+                return
+        raise NetworkError(
+            "The network gives another output when it is run again on the same input, so no filter can be judged: "
+            "switch off what is random in its forward pass."
+        )
 
-    def _recorded(self, *, safe: bool) -> Tape | None:
-        """Record a tape, and return it only if a re-run with nothing filtered gives the same output."""
-        tape = Tape(self.network, self.arguments, self.cut, safe=safe)
+    def _record(self, keeping: Keeping) -> bool:
+        """Record a tape, and tell whether a re-run with nothing filtered gives the same output."""
+        self.tape = tape = Tape(self.network, self.arguments, self.cut, keeping=keeping)
         shape = (self.batch, *self.layer.shape)
         if not isinstance(tape.value, Tensor) or tape.cut_calls != self.layer.calls or tape.value.shape != shape:
             raise _OutdatedError(
                 f"Layer {self.layer.name!r} runs otherwise on this batch than on its first sample alone, so a filter "
                 "has no fixed place there: explain the samples one at a time, or choose another layer."
             )
-        self.tape, self.features = tape, tape.value
+        self.features = tape.value
         self.output = select_output(tape.returned, self.select, self.batch)
         tape.returned = None
         if tape.written_into():
-            return None
+            return False
         ones = torch.ones(self.batch, self.positions, device=self.features.device)
         try:
             self.observed = self.observe(ones)
-        except Exception:  # a network may fail in any way on the stand-ins of a lean tape
-            if safe:
+        except Exception:  # a network may fail in any way on what a tape answers
+            if keeping is Keeping.NOTHING:
                 raise
-            return None
-        return tape if agree(self.observed[OUTPUT], self.output) else None
+            return False
+        return agree(self.observed[OUTPUT], self.output)
 
     def output_of(self, returned: Any, until: Call | None) -> Tensor:
         """Take the tensor of interest out of what a run returned."""
@@ -174,7 +174,7 @@ OUTPUT = Call(nn.Identity(), -1)  # stands for the network's own output among th
 
 def agree(a: Tensor, b: Tensor, *, slack: float = 1.0) -> bool:
     """Tell whether two computations of the same thing agree to within their precision."""
-    tolerance = slack * max(1e-5, 16 * torch.finfo(b.dtype).eps)
+    tolerance = max(slack * 1e-5, 4 * torch.finfo(b.dtype).eps)
     a, b = a.detach().double(), b.detach().double()
     scale = b.abs().nan_to_num(0, 0, 0).max().clamp_min(1e-30) if b.numel() else 1.0
     same = ((a - b).abs() <= tolerance * scale) | (a == b) | (a.isnan() & b.isnan())

@@ -13,11 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..errors import NetworkError
 from .custody import Forward, borrowed, forwards_replaced
 from .inputs import Arguments
 
@@ -94,12 +97,23 @@ class _Reached(BaseException):
         self.value = value
 
 
-class Tape:
-    """One run of `network`, cut at one call.
+class Keeping(Enum):
+    """What a tape keeps of the calls before its cut, from the leanest to the surest.
 
-    A lean tape keeps only what the network itself still held when the cut returned: what nobody holds, nobody
-    can read. Glue that reads a value before it is dropped, or that writes into one, breaks this; the caller
-    verifies a lean tape by running it, and records a `safe` one, with copies of everything, where that fails.
+    LEAN keeps only what the network itself still held when the cut returned: what nobody holds, nobody can read. Glue
+    that reads a value before it is dropped, or that writes into one, breaks this.
+    COPIES keeps a copy of everything. It fails where a call does something beside returning a value: it writes
+    into its input, or a hook inside it collects what others read.
+    NOTHING runs the whole network every time, with another value at the cut.
+    """
+
+    LEAN = "lean"
+    COPIES = "copies"
+    NOTHING = "nothing"
+
+
+class Tape:
+    """One run of `network`, cut at one call. The caller verifies it by running it, and records a surer one if need be.
 
     A tape that is cut `before` saves the run up to there, where it had `value_before`; a `value` that is known to
     be that of this cut saves computing it.
@@ -111,7 +125,7 @@ class Tape:
         arguments: Arguments,
         cut: Call,
         *,
-        safe: bool = False,
+        keeping: Keeping = Keeping.LEAN,
         before: Tape | None = None,
         value_before: Tensor | None = None,
         value: Tensor | None = None,
@@ -119,14 +133,14 @@ class Tape:
         self.network = network
         self.arguments = arguments
         self.cut = cut
-        self.safe = safe
+        self.keeping = keeping
         self.value: Any = value
         self.returned: Any = None
         self.cut_calls = 0
         self._noted: list[_Noted] = []
         self._later: dict[nn.Module, None] = {}  # the modules with a call that ends after the cut, in order
         self._cut_seen = False
-        if before is None:
+        if before is None or keeping is Keeping.NOTHING:
             with borrowed(network) as modules:
                 self._record({module: module.forward for module in modules if module is not network})
         else:
@@ -150,19 +164,25 @@ class Tape:
 
     def run_whole(self, at_cut: Callable[[Any], Any]) -> Any:
         """Run the whole network, every layer of it, with a function applied to what the cut returns."""
+        replaced = forwards_replaced({self.cut.module: self._applying(at_cut)})
+        with borrowed(self.network) as modules, replaced, _differentiable_recurrence(modules):
+            return self.network(*self.arguments.args, **self.arguments.kwargs)
+
+    def _applying(self, at_cut: Callable[[Any], Any]) -> Forward:
+        """Return a forward of the cut's module that applies a function to what the cut returns."""
         forward = self.cut.module.forward
-        calls = iter(range(sys.maxsize))
+        calls = count()
 
         def applying(*args: Any, **kwargs: Any) -> Any:
             output = forward(*args, **kwargs)
             return at_cut(output) if next(calls) == self.cut.index else output
 
-        replaced = forwards_replaced({self.cut.module: applying})
-        with borrowed(self.network) as modules, replaced, _differentiable_recurrence(modules):
-            return self.network(*self.arguments.args, **self.arguments.kwargs)
+        return applying
 
     def computes(self, call: Call) -> bool:
         """Tell whether a re-run computes this call, rather than answering it from the tape."""
+        if self.keeping is Keeping.NOTHING:
+            return call != self.cut
         answered = sum(noted.module is call.module for noted in self._noted) + (call.module is self.cut.module)
         return call.index >= answered
 
@@ -171,7 +191,9 @@ class Tape:
 
     def written_into(self) -> bool:
         """Tell whether the rest of the network changed, in place, a value that a re-run would need unchanged."""
-        return not self.safe and any(noted.held and noted.value._version != noted.version for noted in self._noted)
+        return self.keeping is Keeping.LEAN and any(
+            noted.held and noted.value._version != noted.version for noted in self._noted
+        )
 
     def _record(self, forwards: dict[nn.Module, Forward]) -> None:
         frames = _Frames()
@@ -182,18 +204,20 @@ class Tape:
         self.cut_calls = counts[self.cut.module]
 
     def _recording(self, module: nn.Module, forward: Forward, frames: _Frames, counts: dict[nn.Module, int]) -> Forward:
+        lean = self.keeping is Keeping.LEAN
+
         def recorded(*args: Any, **kwargs: Any) -> Any:
             index = counts[module]
             counts[module] = index + 1
             if self._cut_is_past():
                 self._later[module] = None
                 return forward(*args, **kwargs)
-            if not self.safe:
+            if lean:
                 frames.let_go()
             here = module is self.cut.module and index == self.cut.index
             frames.enter()
             try:
-                known = here and self.value is not None
+                known = here and self.value is not None and self.keeping is not Keeping.NOTHING
                 output = self.value.clone() if known else forward(*args, **kwargs)
             finally:
                 inside = frames.leave()
@@ -205,22 +229,30 @@ class Tape:
             if here:
                 self._cut_here(output, frames.open)
                 return output
-            frames.note(_Noted(module, _copied(output) if self.safe else output))
+            if self.keeping is not Keeping.NOTHING:
+                frames.note(_Noted(module, output if lean else _copied(output)))
             return output
 
         return recorded
 
     def _cut_here(self, output: Any, frames: list[list[_Noted]]) -> None:
         self._cut_seen = True
+        if isinstance(output, Tensor) and output.is_inference():
+            raise NetworkError(
+                "The network switches to inference mode in its own forward pass, where no filter can be followed: "
+                "take torch.inference_mode out of it, or put torch.no_grad in its place."
+            )
         self.value = _copied(output)  # what follows may write into it
         for frame in frames:
             for noted in frame:
-                if not self.safe:
+                if self.keeping is Keeping.LEAN:
                     noted.settle()
                 self._noted.append(noted)
 
     def _scripted(self, value: Any) -> dict[nn.Module, Forward]:
         """Return forwards that answer the noted calls from the tape, then the cut, then compute as ever."""
+        if self.keeping is Keeping.NOTHING:
+            return {self.cut.module: self._applying(lambda _: value)}
         answers: dict[nn.Module, list[Any]] = defaultdict(list)
         for noted in self._noted:
             answers[noted.module].append(noted.value)
@@ -232,7 +264,7 @@ class Tape:
             for value in values:
                 if isinstance(value, _Exactly):
                     return value.value
-                return _copied(value) if self.safe else value
+                return value if self.keeping is Keeping.LEAN else _copied(value)
             return forward(*args, **kwargs)
 
         return answered
@@ -250,7 +282,7 @@ def _watched(
     observe: Observer | None,
 ) -> dict[nn.Module, Forward]:
     def watch(module: nn.Module, forward: Forward) -> Forward:
-        calls = iter(range(sys.maxsize))
+        calls = count()
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             call = Call(module, next(calls))

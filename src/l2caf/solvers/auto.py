@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from ..networks.replay import OUTPUT
 from ..problem import Problem
 from .exact import Exact
 from .riemannian import Riemannian
@@ -20,7 +21,8 @@ class Auto(Solver):
     |-----------------------------------|--------|--------------------------|-------------------------------|
     | affine                            | UnitL2 | linear or sum of squares | Exact                         |
     | affine for non-negative filters   | UnitL2 | linear or sum of squares | Exact where its filter is     |
-    |                                   |        |                          | non-negative, else Riemannian |
+    |                                   |        |                          | non-negative (the best of     |
+    |                                   |        |                          | those), else Riemannian       |
     | anything else                     | any    | any                      | Riemannian                    |
     """
 
@@ -30,6 +32,8 @@ class Auto(Solver):
         """Return the solver and the reason for it."""
         exact = Exact()
         why_not = exact.why_not(problem)
+        if why_not is None and problem.endpoint == OUTPUT and not problem.head.is_affine:
+            return exact, "the output is affine in filters that are nowhere negative, and this is the best of them"
         if why_not is None:
             return exact, f"the {problem.endpoint_name} is affine in the filter"
         return self.riemannian, why_not

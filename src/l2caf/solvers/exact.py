@@ -20,6 +20,7 @@ from torch import Tensor
 from ..errors import MethodError
 from ..filters import UnitL2
 from ..networks.affine import AffineMap
+from ..networks.layout import rows
 from ..networks.replay import OUTPUT
 from ..objectives import LeastSquares, Linear
 from ..problem import Family, Problem
@@ -68,10 +69,14 @@ class Exact(Solver):
                 computed = problem.recomputed_losses(weights.float()).double()
         # The loss is confirmed by computing the head there: a probe may have missed where it bends.
         accepted = (computed - value).abs() <= 1e-3 * value.abs() + _rounding(problem, value)
+        outcome = Outcome.EXACT
         if problem.endpoint == OUTPUT and not problem.head.is_affine:
             accepted &= (weights >= -1e-6).all(dim=1)
+            outcome = Outcome.CONVERGED  # the best of the filters that are nowhere negative; another may be better
         nought = torch.zeros(problem.batch, dtype=torch.int64)
-        found = Found(weights, value, nought, nought, [Outcome.EXACT] * problem.batch)
+        if problem.head.replay.output.dtype not in (torch.float32, torch.float64):
+            value = computed  # in half precision the network's own rounding is part of what it gives
+        found = Found(weights, value, nought, nought, [outcome] * problem.batch)
         return found, accepted | ~problem.finite
 
 
@@ -81,10 +86,10 @@ def _rounding(problem: Problem, value: Tensor) -> Tensor:
     output = (
         problem.head.replay.output if problem.endpoint == OUTPUT else problem.head.replay.observed[problem.endpoint]
     )
-    step = 64 * torch.finfo(output.dtype).eps
+    step = max(1e-5, 2 * torch.finfo(output.dtype).eps)
     if isinstance(loss, Linear):
-        return step * (loss.direction * output.detach().flatten(1)).double().abs().sum(dim=1)
-    length = step * output.detach().flatten(1).double().norm(dim=1)
+        return step * (loss.direction * rows(output.detach())).double().abs().sum(dim=1)
+    length = step * rows(output.detach()).double().norm(dim=1)
     return 2 * length * value.clamp_min(0).sqrt() + length.square()
 
 

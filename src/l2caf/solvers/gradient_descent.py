@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..networks.gradient import gradient_of
 from ..problem import Problem
-from .solver import Found, Outcome, Solver
+from .solver import Found, Outcome, Solver, slope_of
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class GradientDescent(Solver):
             with torch.enable_grad():
                 weights = problem.filter.weights(parameters, problem.grid)
                 losses = losses_at(weights)
-                slope = gradient_of(losses.sum(), parameters)
+                slope = slope_of(losses, parameters, problem)
             history.append(losses.detach().double())
             if self.keep_path:
                 path.append(weights.detach().clone())

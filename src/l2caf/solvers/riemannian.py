@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from ..filters import UnitL1, UnitL2
-from ..networks.gradient import gradient_of
 from ..objectives import LeastSquares
 from ..problem import Problem
-from .solver import Found, Outcome, Solver
+from .solver import Found, Outcome, Solver, slope_of
 from .sphere import nearest_on_sphere
 
 
@@ -175,7 +174,7 @@ class _State:
             weights = self.problem.filter.weights(leaf, self.problem.grid)
             losses = self.problem.losses(weights.float()).double()
             finite = torch.where(losses.isfinite(), losses, 0.0)
-            slope = gradient_of(finite.sum(), leaf)
+            slope = slope_of(finite, leaf, self.problem)
         return torch.where(losses.isfinite(), losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
 
     def _direction(self) -> Tensor:

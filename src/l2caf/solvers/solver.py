@@ -9,6 +9,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from ..errors import MethodError
 from ..problem import Problem
 
 FLAT = 0.02  # a filter that varies by less than this share of its largest weight shows nothing
@@ -87,6 +88,20 @@ class Solver(abc.ABC):
             path=path,
             losses=found.losses,
         )
+
+
+def slope_of(losses: Tensor, parameters: Tensor, problem: Problem) -> Tensor:
+    """Return the gradient of the losses in the filter's parameters, or say that the network hides it."""
+    if losses.requires_grad:
+        (slope,) = torch.autograd.grad(losses.sum(), parameters, allow_unused=True)
+        if slope is not None:
+            return slope
+    if bool(problem.moved.any()):
+        raise MethodError(
+            "The output depends on the filter, but the network stops the gradient on the way (detach, or torch.no_grad "
+            "in its forward pass), so no descent can follow it: let the gradient through, or choose a later layer."
+        )
+    return torch.zeros_like(parameters)
 
 
 def judged(found: Found, problem: Problem) -> Found:
