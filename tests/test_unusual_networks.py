@@ -214,3 +214,18 @@ def test_half_precision_reports_what_the_network_gives(precision: torch.dtype) -
         hooked(network, pictures, "last", solution.filter.to(precision)).float() - network(pictures).detach().float()
     )
     torch.testing.assert_close(solution.loss.float(), moved.square().sum(dim=1), rtol=0.05, atol=1e-6)
+
+
+def test_a_dense_output_is_not_written_out_as_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dense(net: Any, pictures: Tensor) -> Tensor:
+        return nn.functional.interpolate(net.last(net.stem(pictures)), scale_factor=8.0)
+
+    network = seeded(lambda: Trunk(dense)).eval()
+    exact = l2caf.explain(network, pixels(), layer="last").solution
+    assert exact.solver == "Exact"
+    monkeypatch.setattr("l2caf.networks.affine.MAP_BUDGET", 1000)
+    found = l2caf.explain(network, pixels(), layer="last").solution
+    assert found.solver == "Riemannian"
+    assert "too many numbers" in found.reason
+    torch.testing.assert_close(found.loss, exact.loss, rtol=1e-3, atol=0)
+    torch.testing.assert_close(found.filter, exact.filter, rtol=0, atol=0.02)

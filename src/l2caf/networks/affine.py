@@ -22,6 +22,7 @@ from .replay import OUTPUT, Replay, agree
 from .tape import Call, Tape
 
 COLUMN_BUDGET = 1 << 24  # numbers that may pass through the head at once while columns are computed
+MAP_BUDGET = 1 << 26  # numbers that an affine map may hold: a dense predictor's would fill the memory
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,14 @@ class Head:
         return [call for call in self._signed if call != OUTPUT]
 
     def affine_map(self, call: Call = OUTPUT) -> AffineMap | None:
-        """Return a call's output as an affine map, or None where the data contradict it."""
+        """Return a call's output as an affine map, or None where the data contradict it or it would not fit."""
         if call not in self._maps:
-            self._maps[call] = self._find_map(call)
+            self._maps[call] = self._find_map(call) if self.fits(call) else None
         return self._maps[call]
+
+    def fits(self, call: Call = OUTPUT) -> bool:
+        """Tell whether a call's output as an affine map is of a size that one can keep."""
+        return self.replay.observed[call].numel() * self.replay.positions <= MAP_BUDGET
 
     @cached_property
     @torch.no_grad()

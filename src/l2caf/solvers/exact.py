@@ -50,6 +50,8 @@ class Exact(Solver):
             return f"the filter is {problem.filter.name}, not UnitL2"
         if not isinstance(problem.loss, (LeastSquares, Linear)):
             return "the objective is neither linear nor a sum of squares in the output"
+        if isinstance(problem.loss, LeastSquares) and not problem.head.fits(problem.endpoint):
+            return f"the {problem.endpoint_name} has too many numbers to be written out as a map of the filter"
         if problem.endpoint != OUTPUT:
             return None if problem.endpoint in problem.head.affine_calls else "the endpoint is not affine in the filter"
         if not (problem.head.is_affine or problem.head.is_affine_where_positive):
