@@ -83,6 +83,12 @@ def writes_into_what_it_keeps(net: Any, pictures: Tensor) -> Tensor:
     return net.fc((net.last(stream) + stream).mean(dim=(2, 3)))
 
 
+def normalises_its_input(net: Any, pictures: Tensor) -> Tensor:
+    pictures -= 0.5
+    skipped = nn.functional.avg_pool2d(pictures, 8).mean(dim=1, keepdim=True)
+    return net.fc((net.last(net.body(net.stem(pictures))) + skipped).mean(dim=(2, 3)))
+
+
 class Collects(Trunk):
     """What a hook inside the body collects is read again after it."""
 
@@ -107,6 +113,7 @@ UNUSUAL: dict[str, Callable[[], nn.Module]] = {
     "freezes": lambda: Trunk(freezes),
     "writes into what it keeps": lambda: Trunk(writes_into_what_it_keeps, in_place=nn.ReLU(inplace=True)),
     "collects by a hook": Collects,
+    "normalises its input": lambda: Trunk(normalises_its_input),
 }
 
 
@@ -115,7 +122,7 @@ def hooked(network: nn.Module, pictures: Tensor, layer: str, weights: Tensor) ->
     handle = network.get_submodule(layer).register_forward_hook(lambda m, args, output: output * weights.unsqueeze(1))
     try:
         with torch.no_grad():
-            found: Tensor = network(pictures)
+            found: Tensor = network(pictures.clone())
             return found
     finally:
         handle.remove()
@@ -125,9 +132,10 @@ def hooked(network: nn.Module, pictures: Tensor, layer: str, weights: Tensor) ->
 def test_the_exact_filter_does_what_it_says(case: str) -> None:
     network, pictures = seeded(UNUSUAL[case]).eval(), pixels()
     heatmap = l2caf.explain(network, pictures)
+    assert torch.equal(pictures, pixels())
     assert heatmap.layer == "last"
     assert heatmap.solution.outcome == ["exact", "exact"]
-    untouched = network(pictures).detach()
+    untouched = network(pictures.clone()).detach()
     found = hooked(network, pictures, "last", heatmap.solution.filter)
     losses = (found - untouched).reshape(2, -1).double().square().sum(dim=1)
     torch.testing.assert_close(heatmap.solution.loss, losses, rtol=1e-3, atol=1e-9)

@@ -18,10 +18,19 @@ Select = str | int | Callable[[Any], Tensor] | None
 
 @dataclass(frozen=True)
 class Arguments:
-    """The positional and named arguments of one call of the network."""
+    """The positional and named arguments of one call of the network.
+
+    `copied` says that every call gets copies, for a network that writes into its inputs.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    copied: bool = False
+
+    def call(self, network: Callable[..., Any]) -> Any:
+        """Call the network with these."""
+        given = self.map(Tensor.clone) if self.copied else self
+        return network(*given.args, **given.kwargs)
 
     @classmethod
     def of(cls, inputs: Inputs) -> Arguments:
@@ -65,7 +74,12 @@ class Arguments:
         def apply(value: Any) -> Any:
             return function(value) if isinstance(value, Tensor) else value
 
-        return Arguments(tuple(map(apply, self.args)), {key: apply(value) for key, value in self.kwargs.items()})
+        named = {key: apply(value) for key, value in self.kwargs.items()}
+        return Arguments(tuple(map(apply, self.args)), named, self.copied)
+
+    def versions(self) -> list[int]:
+        """How often each tensor among the arguments has been written into."""
+        return [value._version for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
 
     def signature(self) -> Hashable:
         """What of the arguments decides how the network runs: names, shapes without the batch, types, plain values."""

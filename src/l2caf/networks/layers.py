@@ -22,7 +22,8 @@ class Layer:
     """One call of one module whose output holds a map, with the layout of that map.
 
     `reaches` tells whether the network's output changes at all when the map does: the patch tokens after the last
-    attention of a classifier that reads only its class token, for one, reach nothing.
+    attention of a classifier that reads only its class token, for one, reach nothing. `inputs_written` tells whether
+    the network writes into its inputs.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Layer:
     call: int = 0
     calls: int = 1
     reaches: bool = True
+    inputs_written: bool = False
 
     def __str__(self) -> str:
         return self.name if self.calls == 1 else f"{self.name} (call {self.call + 1} of {self.calls})"
@@ -165,7 +167,10 @@ def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
         return watched
 
     main = arguments.main
-    differentiable = arguments.map(lambda tensor: tensor.clone().requires_grad_() * 1 if tensor is main else tensor)
+    differentiable = arguments.map(
+        lambda tensor: tensor.clone().requires_grad_() * 1 if tensor is main else tensor.clone()
+    )
+    before = differentiable.versions()
     with borrowed(network) as modules:
         # What computes a weight is no layer, though its output may have the shape of a map.
         watched = {
@@ -175,18 +180,20 @@ def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
         }
         try:
             with forwards_replaced(watched), torch.enable_grad():
-                returned = network(*differentiable.args, **differentiable.kwargs)
+                returned = differentiable.call(network)
         except RuntimeError:
             # What writes into views, for one, runs only where no gradient is asked for.
             noted.clear()
             calls.clear()
             with forwards_replaced(watched), torch.no_grad():
-                returned = network(*arguments.args, **arguments.kwargs)
+                differentiable = arguments.map(Tensor.clone)
+                before = differentiable.versions()
+                returned = differentiable.call(network)
     output = select_output(returned, select, arguments.batch)
     reaching = _reaching(output, [tensor for _, tensor in noted], [layer.layout for layer, _ in noted])
     return _Survey(
         layers=tuple(
-            replace(layer, reaches=reach, calls=calls[layer.name])
+            replace(layer, reaches=reach, calls=calls[layer.name], inputs_written=differentiable.versions() != before)
             for (layer, _), reach in zip(noted, reaching, strict=True)
         ),
         called=frozenset(calls),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -121,6 +122,7 @@ class Replay:
 
     def _start(self, layer: Layer) -> None:
         self.layer = layer
+        self.arguments = replace(self.arguments, copied=layer.inputs_written)
         self.cut = Call(module_named(self.network, layer.name), layer.call)
         known = _keeping.setdefault(self.network, {})
         ways = list(Keeping)

@@ -158,7 +158,7 @@ class Tape:
             _differentiable_recurrence(modules),
         ):
             try:
-                return self.network(*self.arguments.args, **self.arguments.kwargs)
+                return self.arguments.call(self.network)
             except _Reached as reached:
                 return reached.value
 
@@ -166,7 +166,7 @@ class Tape:
         """Run the whole network, every layer of it, with a function applied to what the cut returns."""
         replaced = forwards_replaced({self.cut.module: self._applying(at_cut)})
         with borrowed(self.network) as modules, replaced, _differentiable_recurrence(modules):
-            return self.network(*self.arguments.args, **self.arguments.kwargs)
+            return self.arguments.call(self.network)
 
     def _applying(self, at_cut: Callable[[Any], Any]) -> Forward:
         """Return a forward of the cut's module that applies a function to what the cut returns."""
@@ -200,7 +200,7 @@ class Tape:
         counts: dict[nn.Module, int] = defaultdict(int)
         recording = {module: self._recording(module, forward, frames, counts) for module, forward in forwards.items()}
         with borrowed(self.network), torch.no_grad(), forwards_replaced(recording):
-            self.returned = self.network(*self.arguments.args, **self.arguments.kwargs)
+            self.returned = self.arguments.call(self.network)
         self.cut_calls = counts[self.cut.module]
 
     def _recording(self, module: nn.Module, forward: Forward, frames: _Frames, counts: dict[nn.Module, int]) -> Forward:
