@@ -138,11 +138,12 @@ class Head:
     @torch.no_grad()
     def _explain_the_probe(self, gradients: Tensor, directions: Tensor) -> bool:
         """Tell whether these gradients account for how far the output moved to the random filter."""
-        moved = rows(self._probe.outputs[OUTPUT]).double() - rows(self.replay.output).double()
-        shares = directions.double() * moved  # (K, B, m)
-        predicted = (gradients.double() * (self._probe.weights.double() - 1).unsqueeze(1)).sum(dim=2).T
-        allowed = max(1e-3, 8 * torch.finfo(self.replay.output.dtype).eps) * shares.abs().sum(dim=2)
-        missed = (predicted - shares.sum(dim=2)).abs() > allowed + 1e-12
+        moved = rows(self._probe.outputs[OUTPUT]).float() - rows(self.replay.output).float()
+        along = torch.einsum("kbm,bm->kb", directions.float(), moved)
+        at_most = torch.einsum("kbm,bm->kb", directions.float().abs(), moved.abs())
+        predicted = torch.einsum("bkn,bn->kb", gradients.float(), self._probe.weights - 1)
+        allowed = max(1e-3, 8 * torch.finfo(self.replay.output.dtype).eps) * at_most
+        missed = (predicted - along).abs() > allowed + 1e-30
         return not bool((missed & self.replay.finite).any())
 
     @cached_property
