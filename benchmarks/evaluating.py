@@ -15,7 +15,7 @@ from l2caf.datasets.loading import batches
 from l2caf.datasets.views import View
 from l2caf.evaluation.wsol import Trial, evaluate
 from l2caf.networks.catalogue import load
-from l2caf.networks.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing
 
 from .measuring import Row, side_by_side
 from .memory import now_and_peak

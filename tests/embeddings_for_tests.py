@@ -11,7 +11,7 @@ from PIL import Image
 COLOURS = """
 import torch
 from torch import nn
-from l2caf.networks.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing
 
 class Colours(nn.Module):
     def __init__(self, weight):

@@ -15,8 +15,8 @@ from torch import nn
 
 from l2caf.errors import CatalogueError, ClassError, InputError, WeightsError
 from l2caf.networks import catalogue, reachability
-from l2caf.networks.preprocessing import OwnPreprocessing, Preprocessing
 from l2caf.networks.torchvision_import import import_timm, import_torchvision
+from l2caf.preprocessing import OwnPreprocessing, Preprocessing
 
 SMALL = "timm:test_resnet"  # 0.5 million parameters
 

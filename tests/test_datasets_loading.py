@@ -16,7 +16,7 @@ from l2caf.datasets import Sample, loading
 from l2caf.datasets.loading import batches
 from l2caf.datasets.views import View
 from l2caf.errors import InputError
-from l2caf.networks.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing
 
 VIEW = View("crop", Preprocessing(input_size=(16, 16), resize_size=(20, 20)))
 

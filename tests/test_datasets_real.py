@@ -11,7 +11,7 @@ import pytest
 from l2caf import datasets
 from l2caf.datasets.loading import batches
 from l2caf.datasets.views import View
-from l2caf.networks.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing
 
 HOME = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[2] / "shared" / "data"))
 FOLDERS = {"imagenet": "imagenet-val", "cub": "cub-36", "cars": "cars-24"}

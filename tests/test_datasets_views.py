@@ -12,7 +12,7 @@ from PIL import Image
 from l2caf.datasets import Sample, open_sample
 from l2caf.datasets.views import View
 from l2caf.errors import DatasetError, InputError
-from l2caf.networks.preprocessing import OwnPreprocessing, Preprocessing
+from l2caf.preprocessing import OwnPreprocessing, Preprocessing
 
 RED, BLACK = (255, 0, 0), (0, 0, 0)
 

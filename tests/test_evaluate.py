@@ -23,13 +23,13 @@ from l2caf.evaluation.evaluating import Names, run_evaluation
 from l2caf.evaluation.rowfile import RowFile
 from l2caf.evaluation.summary import summarise, tables_of
 from l2caf.evaluation.wsol import THRESHOLD, THRESHOLDS, Trial
-from l2caf.networks.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing
 
 # A network whose map is the brightness of the picture: a bright square is found where it is.
 BUILDER = """
 import torch
 from torch import nn
-from l2caf.networks.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing
 
 class Bright(nn.Module):
     def __init__(self):

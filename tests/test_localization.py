@@ -12,8 +12,9 @@ from hypothesis.extra import numpy as hnp
 from skimage import data
 
 from l2caf import localization
+from l2caf.boxes import best_iou, iou
 from l2caf.errors import InputError
-from l2caf.localization import all_boxes_of, best_iou, boxes_of, components_of, iou, overlap_of
+from l2caf.localization import all_boxes_of, boxes_of, components_of, overlap_of
 
 SWEEP = tuple(np.linspace(0.05, 0.95, 10))
 

@@ -85,7 +85,7 @@ def test_the_filter_is_each_positions_part_of_the_similarity(tmp_path: Path, nor
     for number in range(6):
         noise = generator.integers(0, 256, (64, 64, 3), dtype=np.uint8)
         Image.fromarray(noise).save(tmp_path / f"{number}.png")
-    from l2caf.networks.preprocessing import Preprocessing
+    from l2caf.preprocessing import Preprocessing
 
     prepare = Preprocessing(input_size=(64, 64), resize_size=(64, 64), fit="squash")
     embedder = Embedder("small", network, prepare, normalized)

@@ -19,13 +19,7 @@ from l2caf.evaluation.box_accuracy import (
     max_box_acc,
     max_box_acc_v2,
 )
-from l2caf.evaluation.intervals import (
-    Interval,
-    interval_of,
-    mean_interval,
-    paired_difference,
-    resampled_means,
-)
+from l2caf.evaluation.intervals import Interval, interval_of, mean_interval, paired_difference, resampled_means
 from l2caf.evaluation.metrics import (
     classified,
     foreground_histogram,

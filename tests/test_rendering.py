@@ -12,13 +12,13 @@ from PIL import Image
 from skimage import data
 
 from l2caf.errors import FileError, InputError
+from l2caf.files import write_whole
+from l2caf.images import save_picture
 from l2caf.rendering.animation import convergence_frames, save_gif
-from l2caf.rendering.files import save_picture, write_whole
 from l2caf.rendering.grid import grid
-from l2caf.rendering.marks import Box
+from l2caf.rendering.marks import Box, fitted, font
 from l2caf.rendering.overlay import colorize, overlay
 from l2caf.rendering.signals import signal_picture, volume_picture
-from l2caf.rendering.text import fitted, font
 
 
 def spot(size: int = 7, row: int = 1, column: int = 5) -> np.ndarray:
@@ -344,7 +344,7 @@ class TestFiles:
 
 
 def test_rendering_needs_no_torch() -> None:
-    modules = "animation colors files grid marks overlay signals text".split()
+    modules = "animation colors figures grid marks overlay signals style".split()
     imports = "; ".join(f"import l2caf.rendering.{name}" for name in modules)
     code = f"import sys; {imports}; assert not {{'torch', 'matplotlib.pyplot'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -20,7 +20,7 @@ from l2caf.evaluation.parts import part_of
 from l2caf.networks.catalogue import load
 from l2caf.networks.embedding import EmbeddingNetwork
 from l2caf.networks.entry import CatalogueEntry
-from l2caf.networks.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing
 from l2caf.retrieval.embedder import Embedder
 from l2caf.retrieval.index import Index
 from l2caf.retrieval.scores import RANKS, clusters, contingency, mutual_information, nmi, recalled, retrieve

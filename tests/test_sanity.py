@@ -21,12 +21,7 @@ from l2caf.errors import InputError, MethodError, NetworkError
 from l2caf.evaluation.randomizing import cascade, layers_from_the_top, measure_statistics, randomize
 from l2caf.evaluation.sanity import METHODS, sanity_check
 from l2caf.evaluation.sanity_figures import plot, sheet
-from l2caf.evaluation.similarity import (
-    MEASURES,
-    gradient_similarity,
-    rank_correlation,
-    structural_similarity,
-)
+from l2caf.evaluation.similarity import MEASURES, gradient_similarity, rank_correlation, structural_similarity
 from l2caf.evaluation.verdicts import Verdict
 from l2caf.methods.method import Maps, Method
 from l2caf.networks.affine import Head

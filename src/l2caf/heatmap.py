@@ -60,7 +60,7 @@ class Heatmap:
         """Write one sample's map: .npy holds the numbers of the whole batch, anything else is a picture."""
         import numpy
 
-        from .rendering.files import write_whole
+        from .files import write_whole
 
         path = Path(path)
         if path.suffix == ".npy":

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from .errors import ImageError
+from .errors import FileError, ImageError
+from .files import write_whole
 
 SUFFIXES = frozenset(
     ".avif .bmp .gif .jfif .jp2 .jpe .jpeg .jpg .mpo .pbm .pgm .png .pnm .ppm .tga .tif .tiff .webp".split()
 )
 """What counts as a picture inside a folder; a file that is named outright may have any suffix."""
-
 # Named, because Pillow also knows formats that run another program (EPS) or hold no pixels (HDF5, GRIB).
 _FORMATS = ["AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TGA", "TIFF", "WEBP"]
 
@@ -140,3 +140,14 @@ def _known() -> str:
 
 def _reason(error: Exception) -> str:
     return str(error).strip().rstrip(".").splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
+    """Save a picture in the format that the suffix names, whole or not at all."""
+    path = Path(path)
+    if path.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif"}:
+        raise FileError(f"'{path}' names no picture format; end it in .png, .jpg or .webp.")
+    with write_whole(path) as temporary:
+        # Flat colours and thin lines suffer at Pillow's default of 75; other formats ignore the number.
+        picture.save(temporary, quality=92)
+    return path

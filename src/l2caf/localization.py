@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from .boxes import Floats, best_iou
 from .errors import InputError
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
 # Masks are labelled together up to so many pixels: it spreads the cost of a call, yet stays in the cache.
 _PIXELS_AT_ONCE = 1 << 19
 
@@ -132,31 +131,6 @@ def overlap_of(heat: ArrayLike, truths: ArrayLike, *, thresholds: Sequence[float
     return Overlap(largest=best_iou(components.largest(), truths), best=every)
 
 
-def iou(boxes_a: ArrayLike, boxes_b: ArrayLike) -> Floats:
-    """Divide the area that two boxes share by the area that they cover: (..., 4) and (..., 4), broadcast.
-
-    An empty box (no width or no height) has an IoU of 0 with everything, itself included.
-
-    >>> iou([0, 0, 2, 2], [[1, 0, 3, 2], [0, 0, 2, 2]]).round(3).tolist()
-    [0.333, 1.0]
-    """
-    a, b = _corners(boxes_a), _corners(boxes_b)
-    shared = _area(np.maximum(a[..., :2], b[..., :2]), np.minimum(a[..., 2:], b[..., 2:]))
-    covered = _area(a[..., :2], a[..., 2:]) + _area(b[..., :2], b[..., 2:]) - shared
-    return np.divide(shared, covered, out=np.zeros_like(shared), where=covered > 0)
-
-
-def best_iou(boxes: ArrayLike, truths: ArrayLike) -> Floats:
-    """Give each box (..., 4) its highest IoU with any of the true boxes (n, 4); 0 where there are none.
-
-    >>> float(best_iou([0, 0, 2, 2], [[1, 0, 3, 2], [0, 0, 2, 2]]))
-    1.0
-    """
-    given = _corners(boxes)
-    real = _corners(truths).reshape(-1, 4)
-    return iou(given[..., None, :], real).max(axis=-1, initial=0.0)
-
-
 def _checked(heat: ArrayLike, thresholds: Sequence[float]) -> tuple[NDArray[Any], NDArray[Any]]:
     maps = np.asarray(heat)
     if maps.dtype not in (np.float32, np.float64):
@@ -226,16 +200,3 @@ def _connect(starts: Ints, stops: Ints, pitch: int) -> tuple[int, NDArray[np.int
 
 def _nothing() -> tuple[Ints, Ints, Ints]:
     return np.empty((0, 4), np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
-
-
-def _corners(boxes: ArrayLike) -> Floats:
-    corners = np.asarray(boxes, np.float64)
-    if corners.size == 0 and corners.ndim == 1:
-        return corners.reshape(0, 4)  # [] stands for no boxes
-    if corners.shape[-1:] != (4,):
-        raise InputError(f"A box is x0, y0, x1, y1, but the shape is {corners.shape}; give an array (..., 4).")
-    return corners
-
-
-def _area(low: Floats, high: Floats) -> Floats:
-    return np.maximum(high - low, 0.0).prod(axis=-1)

@@ -42,7 +42,7 @@ def command(
     """
     from ..images import open_image
     from ..pictures.naming import target
-    from ..pictures.style import Style
+    from ..rendering.style import Style
 
     style = Style(colormap=colormap, contours=contours)
     style.check()

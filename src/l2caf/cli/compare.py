@@ -42,7 +42,7 @@ def command(
     """
     from ..images import open_image
     from ..pictures.naming import target
-    from ..pictures.style import Style
+    from ..rendering.style import Style
 
     style = Style(colormap=colormap, contours=contours)
     style.check()
@@ -50,8 +50,8 @@ def command(
     path = target(out, f"{image.stem}-compare", ending=".png")
     subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
 
+    from ..images import save_picture
     from ..pictures.comparing import compare
-    from ..rendering.files import save_picture
 
     with terminal.working("comparing"):
         comparison = compare(subject, photograph, of_class=subject.class_index(of_class) if of_class else None)

@@ -79,7 +79,7 @@ def command(
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..pictures.naming import gathered, ready_folder
-    from ..pictures.style import Style
+    from ..rendering.style import Style
 
     asked: dict[str, Any] = {
         "method": method,

@@ -66,7 +66,7 @@ def command(
     """
     from ..images import open_image
     from ..pictures.naming import gathered, ready_folder
-    from ..pictures.style import Style
+    from ..rendering.style import Style
 
     ranks = _ranks(contrast)
     if top < 1:
@@ -79,8 +79,9 @@ def command(
         raise refused[0][1] if refused else InputError(f"'{gallery}' holds no pictures but our own: give another.")
     ready_folder(out)
 
+    from ..files import write_whole
+    from ..images import save_picture
     from ..pictures.subject import device_named
-    from ..rendering.files import save_picture, write_whole
     from ..retrieval.embedder import Embedder
     from ..retrieval.gallery import CACHE, open_gallery
     from ..retrieval.matching import match
@@ -145,6 +146,6 @@ def _document(matches: Matches, gallery: Gallery, picture: Path) -> dict[str, An
 
 
 def _entry(seen: Seen) -> dict[str, Any]:
-    from ..pictures.style import box_of
+    from ..rendering.style import box_of
 
     return {"outcome": seen.outcome, "box": box_of(seen.heat)}

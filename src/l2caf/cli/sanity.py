@@ -137,9 +137,10 @@ def _photographs(paths: list[Path], out: Path) -> dict[str, Image.Image]:
 def _write(
     found: Sanity, document: dict[str, Any], out: Path, network: str, view: Image.Image, *, name: str
 ) -> list[Path]:
-    from ..evaluation.figures import save
     from ..evaluation.sanity_figures import plot, sheet
-    from ..rendering.files import save_picture, write_whole
+    from ..files import write_whole
+    from ..images import save_picture
+    from ..rendering.figures import save
 
     paths = [out / "sanity.json", out / "sanity.png", out / "sanity-maps.png"]
     with write_whole(paths[0]) as temporary:

@@ -73,9 +73,9 @@ def command(
 
 
 def _write(timings: list[Timing], document: dict[str, Any], out: Path, machine: str) -> list[Path]:
-    from ..evaluation.figures import save
     from ..evaluation.timing_figure import plot
-    from ..rendering.files import write_whole
+    from ..files import write_whole
+    from ..rendering.figures import save
 
     paths = [out / "time.json", out / "time.png"]
     with write_whole(paths[0]) as temporary:

@@ -13,10 +13,9 @@ import inspect
 import os
 from typing import Any
 
-from l2caf.errors import DatasetError, InputError
-
-from .dataset import Boxes, Dataset, Sample
-from .opening import Opened, open_sample
+from ..boxes import Boxes
+from ..errors import DatasetError, InputError
+from .dataset import Dataset, Opened, Sample, open_sample
 
 KINDS = ("imagenet", "cub", "cars", "manifest", "folder")
 """The layouts that can be read, by name."""

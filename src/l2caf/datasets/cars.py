@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from l2caf.errors import DatasetError
-
-from .dataset import Dataset, Sample, as_boxes
+from ..boxes import as_boxes
+from ..errors import DatasetError
+from .dataset import Dataset, Sample
 from .lines import Line
 from .places import Missing, existing_folder, find_file, find_folder, listed, one_of, present
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .dataset import Dataset, Sample, as_boxes
+from ..boxes import as_boxes
+from .dataset import Dataset, Sample
 from .lines import Line, read_lines
 from .places import Missing, existing_folder, find_file, find_folder, one_of, present
 

@@ -6,9 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from l2caf.errors import DatasetError, ImageError
-from l2caf.images import image_files
-
+from ..errors import DatasetError, ImageError
+from ..images import image_files
 from .dataset import Dataset, Sample, index_of_names
 from .places import existing_folder
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from l2caf.errors import DatasetError
-from l2caf.images import SUFFIXES
-from l2caf.networks.class_names import IMAGENET_CLASSES, imagenet_class_names
-
-from .dataset import Dataset, Sample, as_boxes
+from ..boxes import as_boxes
+from ..errors import DatasetError
+from ..images import SUFFIXES
+from ..networks.class_names import IMAGENET_CLASSES, imagenet_class_names
+from .dataset import Dataset, Sample
 from .imagenet_labels import GROUND_TRUTH, SYNSET, Labels, synset_labels
 from .imagenet_xml import Annotation, read_xml
 from .places import Missing, existing_folder, listed, present

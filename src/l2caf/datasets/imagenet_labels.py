@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from l2caf.errors import DatasetError
-from l2caf.networks.class_names import IMAGENET_CLASSES
-from l2caf.networks.torchvision_import import import_timm
-
+from ..errors import DatasetError
+from ..networks.class_names import IMAGENET_CLASSES
+from ..networks.torchvision_import import import_timm
 from .imagenet_xml import Annotation
 from .lines import Line, read_lines, read_text
 

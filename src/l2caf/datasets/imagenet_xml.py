@@ -6,8 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
-from l2caf.errors import DatasetError
-
+from ..errors import DatasetError
 from .lines import Line
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from l2caf.errors import DatasetError
+from ..errors import DatasetError
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from itertools import islice
 import torch
 from PIL import Image
 
-from l2caf.errors import InputError, L2cafError
-
-from .dataset import Boxes, Sample
-from .opening import open_sample
+from ..boxes import Boxes
+from ..errors import InputError, L2cafError
+from .dataset import Sample, open_sample
 from .views import Seen, View
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from l2caf.errors import DatasetError
-
-from .dataset import Dataset, Sample, as_boxes, index_of_names
+from ..boxes import as_boxes
+from ..errors import DatasetError
+from .dataset import Dataset, Sample, index_of_names
 from .lines import Line, read_text
 from .places import Missing, present
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from l2caf.errors import DatasetError, InputError
-
+from ..errors import DatasetError, InputError
 from .dataset import Sample
 
 Missing: TypeAlias = Literal["error", "skip"]

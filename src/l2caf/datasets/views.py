@@ -11,10 +11,9 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from l2caf.errors import InputError
-from l2caf.networks.preprocessing import Preprocess, Preprocessing
-
-from .dataset import Boxes, as_boxes
+from ..boxes import Boxes, as_boxes
+from ..errors import InputError
+from ..preprocessing import Preprocess, Preprocessing
 
 KINDS = ("crop", "squash")
 
@@ -52,7 +51,7 @@ class View:
         if not isinstance(self.preprocess, Preprocessing):
             raise InputError(
                 "Boxes cannot be mapped through a preprocessing function of one's own: "
-                "give an l2caf.networks.preprocessing.Preprocessing."
+                "give an l2caf.preprocessing.Preprocessing."
             )
 
     def __call__(self, image: Image.Image, boxes: npt.ArrayLike = ()) -> Seen:

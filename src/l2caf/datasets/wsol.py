@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from .dataset import Sample, as_boxes
+from ..boxes import as_boxes
+from .dataset import Sample
 from .lines import Line, read_lines
 from .places import find_file
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..datasets.dataset import Dataset
-from ..rendering.files import write_whole
+from ..files import write_whole
 from .gallery import Tile, sections, tiles
 from .measuring import THRESHOLD, Watch, evaluate
 from .measuring import Trial as AnyTrial

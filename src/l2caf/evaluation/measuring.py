@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..datasets.dataset import Boxes, Dataset
+from ..boxes import Boxes
+from ..datasets.dataset import Dataset
 from ..datasets.loading import Batch, batches
 from ..datasets.views import View
 from ..heatmap import Heatmap

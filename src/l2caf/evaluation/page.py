@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..rendering.files import write_whole
+from ..files import write_whole
 
 _STYLE = """
 :root { color-scheme: light; }

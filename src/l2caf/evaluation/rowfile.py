@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..rendering.files import write_whole
+from ..files import write_whole
 
 Row = dict[str, Any]
 ROWS, SETTINGS = "rows.jsonl", "run.json"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from ..rendering.figures import COLORS, figure, plain
 from ..rendering.grid import grid
 from ..rendering.overlay import overlay
 from .contestants import TITLES as METHOD_TITLES
-from .figures import COLORS, figure, plain
 from .similarity import MEASURES, TITLES
 from .verdicts import Sanity
 

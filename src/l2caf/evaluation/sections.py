@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ..rendering.figures import COLORS, figure, plain
 from .contestants import TITLES
-from .figures import COLORS, figure, plain
 from .gallery import Tile, embedded
 from .page import shown, svg, table
 from .summary import MEASURES

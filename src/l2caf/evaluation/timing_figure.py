@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .figures import COLORS, FAINT, INK, figure, plain
+from ..rendering.figures import COLORS, FAINT, INK, figure, plain
 from .timing import TITLES, Timing
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from l2caf.errors import CatalogueError
-from l2caf.networks import embedded
-from l2caf.networks.class_names import class_index, imagenet_class_names
-from l2caf.networks.embedding import SUFFIX, load_embedding
-from l2caf.networks.entry import CatalogueEntry
-from l2caf.networks.preprocessing import Preprocessing
-from l2caf.networks.timm_networks import load_timm, timm_names
-from l2caf.networks.torchvision_networks import load_torchvision, torchvision_names
-from l2caf.networks.user_network import load_user_network
+from ..errors import CatalogueError
+from ..preprocessing import Preprocessing
+from . import embedded
+from .class_names import class_index, imagenet_class_names
+from .embedding import SUFFIX, load_embedding
+from .entry import CatalogueEntry
+from .timm_networks import load_timm, timm_names
+from .torchvision_networks import load_torchvision, torchvision_names
+from .user_network import load_user_network
 
 __all__ = [
     "CatalogueEntry",

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from l2caf.errors import WeightsError
+from ..errors import WeightsError
 
 # Names under which training scripts put the state dict beside optimiser, epoch and the like.
 _WRAPPINGS = ("state_dict", "model_state_dict", "model", "network", "net", "weights")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 
-from l2caf.errors import ClassError
-from l2caf.networks.entry import CatalogueEntry
-from l2caf.networks.torchvision_import import import_torchvision
+from ..errors import ClassError
+from .entry import CatalogueEntry
+from .torchvision_import import import_torchvision
 
 IMAGENET_CLASSES = 1000
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from torch import nn
 
-from l2caf.errors import CatalogueError, WeightsError
-from l2caf.networks.checkpoint import load_weights, read_state_dict
-from l2caf.networks.class_names import imagenet_class_names
-from l2caf.networks.entry import CatalogueEntry
-from l2caf.networks.preprocessing import Preprocessing
-from l2caf.networks.torchvision_import import import_timm
+from ..errors import CatalogueError, WeightsError
+from ..preprocessing import Preprocessing
+from .checkpoint import load_weights, read_state_dict
+from .class_names import imagenet_class_names
+from .entry import CatalogueEntry
+from .torchvision_import import import_timm
 
 NAME = "efficientnet_lite0"
 PARAMETERS = 4_652_008

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from l2caf.errors import CatalogueError, InputError, L2cafError, WeightsError
-from l2caf.networks import embedded
-from l2caf.networks.checkpoint import load_weights
-from l2caf.networks.entry import CatalogueEntry
-from l2caf.networks.preprocessing import Preprocessing
-from l2caf.networks.timm_networks import load_timm
-from l2caf.rendering.files import write_whole
+from ..errors import CatalogueError, InputError, L2cafError, WeightsError
+from ..files import write_whole
+from ..preprocessing import Preprocessing
+from . import embedded
+from .checkpoint import load_weights
+from .entry import CatalogueEntry
+from .timm_networks import load_timm
 
 SUFFIX = ".safetensors"
 _METADATA = "l2caf_embedding"

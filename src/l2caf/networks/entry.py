@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from l2caf.networks.preprocessing import Preprocess
+from ..preprocessing import Preprocess
 
 
 @dataclass(frozen=True)

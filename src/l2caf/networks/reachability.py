@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import torch
 
-from l2caf.errors import CatalogueError
+from ..errors import CatalogueError
 
 PATIENCE = 5.0  # seconds
 _REMEDY = "give a local file (--weights FILE, weights=FILE), or in Python take random weights (pretrained=False)"

@@ -12,7 +12,7 @@ import importlib
 import sys
 from types import ModuleType
 
-from l2caf.errors import CatalogueError
+from ..errors import CatalogueError
 
 _MISSING = "operator torchvision::nms does not exist"
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"

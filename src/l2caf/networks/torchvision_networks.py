@@ -7,13 +7,13 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from l2caf.errors import CatalogueError
-from l2caf.networks.checkpoint import load_weights
-from l2caf.networks.class_names import IMAGENET_CLASSES, imagenet_class_names
-from l2caf.networks.entry import CatalogueEntry
-from l2caf.networks.preprocessing import Preprocessing
-from l2caf.networks.reachability import fetching, in_torch_cache, no_weights
-from l2caf.networks.torchvision_import import import_torchvision
+from ..errors import CatalogueError
+from ..preprocessing import Preprocessing
+from .checkpoint import load_weights
+from .class_names import IMAGENET_CLASSES, imagenet_class_names
+from .entry import CatalogueEntry
+from .reachability import fetching, in_torch_cache, no_weights
+from .torchvision_import import import_torchvision
 
 # Their builders rescale the input for the published weights, and for those alone.
 _RESCALING = ("googlenet", "inception_v3")

@@ -20,10 +20,10 @@ from typing import Any
 
 from torch import nn
 
-from l2caf.errors import CatalogueError, L2cafError
-from l2caf.networks.checkpoint import load_weights
-from l2caf.networks.entry import CatalogueEntry
-from l2caf.networks.preprocessing import Preprocessing, as_preprocess
+from ..errors import CatalogueError, L2cafError
+from ..preprocessing import Preprocessing, as_preprocess
+from .checkpoint import load_weights
+from .entry import CatalogueEntry
 
 
 def load_user_network(name: str, *, weights: str | Path | None = None) -> CatalogueEntry:

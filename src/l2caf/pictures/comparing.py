@@ -17,8 +17,8 @@ from ..methods.method import Method
 from ..networks.affine import Head
 from ..objectives import ClassSpecific
 from ..rendering.grid import grid
+from ..rendering.style import Style, note
 from .explaining import photograph_title
-from .style import Style, note
 from .subject import Prediction, Subject, probabilities
 
 

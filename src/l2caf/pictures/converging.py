@@ -16,9 +16,9 @@ from ..methods.attention_filter import AttentionFilter
 from ..networks.affine import Head
 from ..objectives import ClassSpecific
 from ..rendering.animation import convergence_frames, save_gif
+from ..rendering.style import Style
 from ..solvers.gradient_descent import GradientDescent
 from ..solvers.solver import Outcome
-from .style import Style
 from .subject import Subject
 
 AREA = 340**2  # pixels of a frame: a film of this size is easily sent

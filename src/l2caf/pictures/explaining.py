@@ -16,7 +16,7 @@ from ..errors import ClassError, InputError, L2cafError, MethodError
 from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.method import Method
-from .style import Style, box_of
+from ..rendering.style import Style, box_of
 from .subject import Prediction, Subject, probabilities
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..rendering.files import save_picture
+from ..images import save_picture
 from ..rendering.grid import grid
+from ..rendering.style import Style
 from .asking import Question
 from .comparing import compare
 from .converging import film
 from .explaining import Explained, explain_image
 from .samples import SAMPLES, sample, two_objects
-from .style import Style
 from .subject import Subject, percent
 
 CLASSES = ("tiger cat", "espresso")  # what is on the left and on the right of the two objects

@@ -15,8 +15,8 @@ from ..networks.affine import Head
 from ..networks.catalogue import CatalogueEntry, Preprocessing, class_index, load
 from ..networks.embedding import EmbeddingNetwork
 from ..networks.inputs import Select
-from ..networks.preprocessing import Preprocess
 from ..networks.replay import Replay
+from ..preprocessing import Preprocess
 
 SMALLEST, LARGEST = 448, 720  # pixels of a picture's height: 224 is tiny on a screen, more than 720 is waste
 CELL = 32  # the stride of most networks: a whole picture is brought to a multiple of it

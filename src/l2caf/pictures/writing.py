@@ -10,11 +10,11 @@ import numpy as np
 from PIL import Image
 
 from ..errors import InputError
-from ..rendering.files import write_whole
+from ..files import write_whole
+from ..rendering.style import Style
 from .asking import Question
 from .explaining import Explained, sheet
 from .naming import names_for
-from .style import Style
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from ..errors import InputError
-from .files import write_whole
+from ..files import write_whole
+from .figures import as_picture, bare_figure
 from .grid import FAINT
-from .signals import as_picture, bare_figure
 
 
 def save_gif(

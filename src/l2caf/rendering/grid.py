@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from PIL import Image, ImageDraw
 
 from ..errors import InputError
-from .text import fitted, font
+from .marks import fitted, font
 
 GAP = 14
 INK, FAINT = "#1a1a1a", "#5f6368"

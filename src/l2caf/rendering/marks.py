@@ -1,16 +1,17 @@
-"""What is drawn on top of a picture: boxes and contours."""
+"""What is drawn on top of a picture: boxes, contours, and letters in one typeface."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageColor, ImageDraw
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from ..errors import InputError
 from .colors import Floats
-from .text import font
 
 PALETTE = ("#39ff6a", "#ffffff", "#ff4fd8", "#ffd23f", "#3fd8ff")
 """The colours of boxes that name none, in turn: far from photographs and from each other."""
@@ -100,3 +101,44 @@ def _label(draw: ImageDraw.ImageDraw, text: str, *, corner: tuple[int, int], col
     draw.rectangle((x, y, x + right - left + 7, y + bottom - top + 7), fill=color)
     dark = sum(color[:3]) > 380
     draw.text((x + 4 - left, y + 4 - top), text, font=letters, fill="black" if dark else "white")
+
+
+@lru_cache(maxsize=64)
+def font(size: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
+    """DejaVu Sans, which comes with matplotlib and so is there on every machine."""
+    import matplotlib
+
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts", "ttf", name)), size)
+
+
+def fitted(text: str, letters: ImageFont.FreeTypeFont, *, width: int, lines: int = 2) -> list[str]:
+    """Break a text into at most `lines` lines, none wider than `width`; an ellipsis says that it was cut."""
+    broken: list[str] = []
+    for paragraph in text.split("\n"):
+        broken += _wrapped(paragraph, letters, width)
+    kept = broken[:lines]
+    if len(broken) > lines:
+        kept[-1] += " …"
+    return [_shortened(line, letters, width) for line in kept]
+
+
+def _wrapped(paragraph: str, letters: ImageFont.FreeTypeFont, width: int) -> list[str]:
+    lines: list[str] = []
+    line = ""
+    for word in paragraph.split():
+        longer = f"{line} {word}".strip()
+        if line and letters.getlength(longer) > width:
+            lines.append(line)
+            longer = word
+        line = longer
+    return [*lines, line]
+
+
+def _shortened(line: str, letters: ImageFont.FreeTypeFont, width: int) -> str:
+    if letters.getlength(line) <= width:
+        return line
+    bare = line.removesuffix(" …")
+    while bare and letters.getlength(bare.rstrip() + "…") > width:
+        bare = bare[:-1]
+    return bare.rstrip() + "…"

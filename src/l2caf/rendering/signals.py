@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from ..errors import InputError
 from .colors import Floats, checked_heat, colors_of
+from .figures import as_picture, bare_figure
 from .grid import grid
 from .overlay import overlay
 
@@ -83,26 +82,6 @@ def volume_picture(
         titles=[titles[start : start + across] for start in starts],
         cell_height=cell_height,
     )
-
-
-def bare_figure(size: tuple[int, int]) -> tuple[Any, Any]:
-    """A matplotlib figure of `size` pixels with quiet axes; no pyplot, so nothing global is touched."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(size[0] / 100, size[1] / 100), dpi=100, layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8, colors="#5f6368")
-    return figure, axes
-
-
-def as_picture(figure: Any) -> Image.Image:
-    """The figure as it is now."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
 def _stretched(values: Floats, length: int) -> Floats:

@@ -22,7 +22,7 @@ from ..networks.catalogue import load
 from ..networks.custody import borrowed, unwrap
 from ..networks.embedding import SUFFIX, read_config
 from ..networks.entry import CatalogueEntry
-from ..networks.preprocessing import Preprocess, Preprocessing
+from ..preprocessing import Preprocess, Preprocessing
 
 Vectors = npt.NDArray[np.float32]
 Watch = Callable[[int, int], None]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ExtraError, InputError
-from ..rendering.files import write_whole
+from ..files import write_whole
 from .embedder import Embedded, Embedder, Vectors, on_circle
 
 Ints = npt.NDArray[np.int64]

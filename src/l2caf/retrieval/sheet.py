@@ -6,9 +6,9 @@ import re
 
 from PIL import Image
 
-from ..pictures.style import Style, note
 from ..rendering.grid import Cell, grid
 from ..rendering.overlay import overlay
+from ..rendering.style import Style, note
 from .matching import Matches, Pair, Seen
 
 _NUMBER = re.compile(r"^\d+[._ -]+")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ..networks.preprocessing import Preprocessing, resampling
+from ..preprocessing import Preprocessing, resampling
 
 # A cut-out has at least this share of the picture, and its sides differ by this factor at most.
 SMALLEST, LONGEST = 0.5, 4 / 3

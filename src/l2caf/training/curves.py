@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..rendering.files import write_whole
+from ..files import write_whole
 
 LOG, PICTURE = "log.json", "curves.png"
 _LOSS, _SCORE = "#0072b2", "#d55e00"  # told apart by people who see few colours

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..errors import FileError, WeightsError
-from ..rendering.files import write_whole
+from ..files import write_whole
 from .moving import State
 
 FILE = "resume.pt"

@@ -9,10 +9,9 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from ..localization import boxes_of
-from ..rendering.colors import colors_of
-from ..rendering.marks import Box
-from ..rendering.overlay import overlay
-from ..rendering.text import fitted, font
+from .colors import colors_of
+from .marks import Box, fitted, font
+from .overlay import overlay
 
 BOX_LEVEL = 0.25  # of the greatest heat: what is above belongs to the object
 

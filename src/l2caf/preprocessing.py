@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from l2caf.errors import InputError
+from .errors import InputError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
 _RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from PIL import Image
-
-from ..errors import FileError, L2cafError
+from .errors import FileError, L2cafError
 
 
 @contextmanager
@@ -38,17 +36,6 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileError(f"'{path}' could not be written ({reason}); choose another place or free this one.") from error
     finally:
         _remove(temporary)
-
-
-def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
-    """Save a picture in the format that the suffix names, whole or not at all."""
-    path = Path(path)
-    if path.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif"}:
-        raise FileError(f"'{path}' names no picture format; end it in .png, .jpg or .webp.")
-    with write_whole(path) as temporary:
-        # Flat colours and thin lines suffer at Pillow's default of 75; other formats ignore the number.
-        picture.save(temporary, quality=92)
-    return path
 
 
 def _remove(temporary: Path) -> None:

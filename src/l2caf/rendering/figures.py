@@ -1,14 +1,18 @@
-"""What the figures of the evaluation share: drawn to memory, in one look, and written whole."""
+"""The one maker of matplotlib figures, drawn to memory and never to a screen."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..rendering.files import write_whole
+import numpy as np
+from PIL import Image
+
+from ..files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 INK, FAINT = "#1a1a1a", "#5f6368"
 # Told apart by people who see few colours, and in grey.
@@ -38,3 +42,23 @@ def save(made: Figure, path: Path) -> Path:
     with write_whole(path) as temporary:
         made.savefig(temporary, dpi=130, facecolor="white")
     return path
+
+
+def bare_figure(size: tuple[int, int]) -> tuple[Any, Any]:
+    """A matplotlib figure of `size` pixels with quiet axes; no pyplot, so nothing global is touched."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(size[0] / 100, size[1] / 100), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8, colors="#5f6368")
+    return figure, axes
+
+
+def as_picture(figure: Any) -> Image.Image:
+    """The figure as it is now."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
