@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from l2caf import ClassOblivious, ClassSpecific, GradientDescent, Riemannian, UnitL2
-from l2caf.networks.affine import Head
-from l2caf.networks.replay import Replay
+from l2caf.heads.head import Head
 from l2caf.objectives import Objective
 from l2caf.problem import Problem, pose
+from l2caf.recording.replay import Replay
 
 from .measuring import Row
 from .subjects import Recurrent, batch, torchvision_network

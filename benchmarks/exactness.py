@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from l2caf import Exact, GradientDescent, UnitL2
-from l2caf.networks.affine import Head
-from l2caf.networks.replay import Replay
+from l2caf.heads.head import Head
 from l2caf.objectives import ClassOblivious, ClassSpecific
 from l2caf.problem import pose
+from l2caf.recording.replay import Replay
 
 from .measuring import Row
 from .subjects import batch, lite

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from l2caf import Auto, ClassOblivious, ClassSpecific, GradientDescent, UnitL2, explain
-from l2caf.networks.affine import Head
-from l2caf.networks.replay import Replay
+from l2caf.heads.head import Head
 from l2caf.networks.torchvision_import import import_torchvision
 from l2caf.problem import pose
+from l2caf.recording.replay import Replay
 
 from .measuring import Row, Times, side_by_side
 from .subjects import batch, lite, torchvision_network

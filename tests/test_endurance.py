@@ -13,8 +13,8 @@ import torch
 
 import l2caf
 import networks_for_tests as nets
-from l2caf.networks import custody
 from l2caf.objectives import ClassSpecific
+from l2caf.recording import borrow as custody
 from methods_for_tests import METHODS
 from networks_for_tests import pixels, seeded
 

@@ -11,10 +11,10 @@ from torch import nn
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import LayerError, NetworkError
-from l2caf.networks.inputs import Arguments
-from l2caf.networks.layers import find_layer, usable_layers
-from l2caf.networks.replay import Replay
 from l2caf.networks.torchvision_import import import_timm, import_torchvision
+from l2caf.recording.inputs import Arguments
+from l2caf.recording.layers import find_layer, usable_layers
+from l2caf.recording.replay import Replay
 from networks_for_tests import pixels, seeded
 
 PICTURE = (32, 32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from l2caf.networks.layout import Layout, infer_layout
+from l2caf.recording.layout import Layout, infer_layout
 
 MAPS = {
     "one axis": ((2, 64, 50), (2, 1, 400), Layout("channels_first", (50,))),

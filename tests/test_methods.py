@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 import networks_for_tests as nets
 from l2caf.errors import MethodError
+from l2caf.heads.gradient import gradients_of
+from l2caf.heads.head import Head
 from l2caf.methods.attention_filter import AttentionFilter
 from l2caf.methods.cam import CAM
 from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
-from l2caf.networks.affine import Head
-from l2caf.networks.gradient import gradients_of
-from l2caf.networks.replay import Replay
 from l2caf.networks.torchvision_import import import_torchvision
 from l2caf.objectives import ClassSpecific
+from l2caf.recording.replay import Replay
 from methods_for_tests import METHODS, NETWORKS, PAIRS
 from networks_for_tests import pixels, seeded
 

@@ -12,8 +12,8 @@ from torch import Tensor
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import ClassError, InputError, LayerError, OutputError
-from l2caf.networks.replay import Replay
 from l2caf.objectives import ClassOblivious, ClassSpecific, Objective, Similarity, as_objective
+from l2caf.recording.replay import Replay
 from networks_for_tests import pixels, seeded
 
 

@@ -40,7 +40,7 @@ def test_the_front_door() -> None:
 
 
 def test_what_a_heatmap_and_a_solution_hold() -> None:
-    from l2caf.solvers.solver import Outcome, Solution
+    from l2caf.solution import Outcome, Solution
 
     assert {"maps", "signed", "weights", "layer", "method", "classes", "solution", "save", "overlay"} <= {
         *dir(l2caf.Heatmap), *typing.get_type_hints(l2caf.Heatmap, localns={"Image": object})

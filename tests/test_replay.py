@@ -13,13 +13,13 @@ import l2caf
 import networks_for_tests as nets
 from l2caf.errors import NetworkError
 from l2caf.filters import UnitL2
-from l2caf.networks.affine import Head
-from l2caf.networks.inputs import Select, select_output
-from l2caf.networks.replay import OUTPUT, Replay
-from l2caf.networks.tape import Keeping
+from l2caf.heads.head import Head
 from l2caf.networks.torchvision_import import import_timm, import_torchvision
 from l2caf.objectives import ClassOblivious
 from l2caf.problem import pose
+from l2caf.recording.inputs import Select, select_output
+from l2caf.recording.replay import OUTPUT, Replay
+from l2caf.recording.storage import Keeping
 from l2caf.solvers.auto import Auto
 from networks_for_tests import pixels, seeded
 

@@ -23,8 +23,8 @@ from l2caf.evaluation.sanity import METHODS, sanity_check
 from l2caf.evaluation.sanity_figures import plot, sheet
 from l2caf.evaluation.similarity import MEASURES, gradient_similarity, rank_correlation, structural_similarity
 from l2caf.evaluation.verdicts import Verdict
+from l2caf.heads.head import Head
 from l2caf.methods.method import Maps, Method
-from l2caf.networks.affine import Head
 from l2caf.objectives import ClassOblivious
 from networks_for_tests import pixels, pooled, seeded
 

@@ -16,15 +16,16 @@ import l2caf
 import networks_for_tests as nets
 from l2caf.errors import MethodError
 from l2caf.filters import Filter, Gaussian, Softmax, UnitL1, UnitL2
-from l2caf.networks.affine import Head
-from l2caf.networks.replay import Replay
+from l2caf.heads.head import Head
 from l2caf.objectives import ClassOblivious, ClassSpecific, Objective, Similarity
 from l2caf.problem import Problem, pose
+from l2caf.recording.replay import Replay
+from l2caf.solution import Outcome
 from l2caf.solvers.auto import Auto
 from l2caf.solvers.exact import Exact
 from l2caf.solvers.gradient_descent import GradientDescent
 from l2caf.solvers.riemannian import Riemannian
-from l2caf.solvers.solver import Outcome, Solver
+from l2caf.solvers.solver import Solver
 from networks_for_tests import pixels, seeded
 
 DESCENT = GradientDescent(steps=2000, adam=True, learning_rate=0.05, tolerance=0.0)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import l2caf
 from l2caf.errors import MethodError, NetworkError
 from l2caf.methods.cam import CAM
-from l2caf.networks.replay import Replay
-from l2caf.networks.tape import Keeping
+from l2caf.recording.replay import Replay
+from l2caf.recording.storage import Keeping
 from networks_for_tests import pixels, seeded
 
 CLASSES = 5
@@ -231,7 +231,7 @@ def test_a_dense_output_is_not_written_out_as_a_map(monkeypatch: pytest.MonkeyPa
     network = seeded(lambda: Trunk(dense)).eval()
     exact = l2caf.explain(network, pixels(), layer="last").solution
     assert exact.solver == "Exact"
-    monkeypatch.setattr("l2caf.networks.affine.MAP_BUDGET", 1000)
+    monkeypatch.setattr("l2caf.heads.head.MAP_BUDGET", 1000)
     found = l2caf.explain(network, pixels(), layer="last").solution
     assert found.solver == "Riemannian"
     assert "too many numbers" in found.reason

@@ -32,7 +32,7 @@ _HOMES = {
     "CAM": "methods.cam",
     "GradCAM": "methods.grad_cam",
     "GradCAMAbs": "methods.grad_cam",
-    "usable_layers": "networks.layers",
+    "usable_layers": "recording.layers",
     "L2cafError": "errors",
 }
 _PACKAGES = (
@@ -81,10 +81,10 @@ if TYPE_CHECKING:
     from .methods.cam import CAM as CAM
     from .methods.grad_cam import GradCAM as GradCAM
     from .methods.grad_cam import GradCAMAbs as GradCAMAbs
-    from .networks.layers import usable_layers as usable_layers
     from .objectives import ClassOblivious as ClassOblivious
     from .objectives import ClassSpecific as ClassSpecific
     from .objectives import Similarity as Similarity
+    from .recording.layers import usable_layers as usable_layers
     from .solvers.auto import Auto as Auto
     from .solvers.exact import Exact as Exact
     from .solvers.gradient_descent import GradientDescent as GradientDescent

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from .filters import Filter, UnitL2
 from .heatmap import Heatmap
 from .methods.attention_filter import AttentionFilter
-from .networks.inputs import Inputs, Select
 from .objectives import Objective
+from .recording.inputs import Inputs, Select
 from .solvers.auto import Auto
 from .solvers.solver import Solver
 

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from .errors import MethodError
 from .filters import Filter
-from .networks.affine import AffineMap, Head
-from .networks.layout import rows
-from .networks.replay import OUTPUT
-from .networks.tape import Call
+from .heads.affine import AffineMap
+from .heads.head import Head
+from .numerics import rows
 from .objectives import Asked, ClassOblivious, LeastSquares, Loss, Objective
+from .recording.borrow import Call
+from .recording.replay import OUTPUT
 
 
 @dataclass

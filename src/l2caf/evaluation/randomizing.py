@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import InputError, NetworkError
-from ..networks.custody import borrowed, forwards_replaced, unwrap
+from ..recording.borrow import borrowed, forwards_replaced, unwrap
 
 STAGES = 12
 CALIBRATING = 32  # images that batch norms are measured on, at most

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from ..datasets.loading import Batch
 from ..datasets.views import View
 from ..errors import InputError
+from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..networks.affine import Head
-from ..networks.custody import borrowed, unwrap
-from ..networks.replay import Replay
+from ..recording.borrow import borrowed, unwrap
+from ..recording.replay import Replay
 from ..retrieval.embedder import Embedder, checked
 from ..retrieval.scores import RANKS, Retrieved, clusters, contingency, mutual_information, recalled, retrieve
 from .contestants import EMBEDDING_CONTESTANTS, check_names

@@ -18,14 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, L2cafError, MethodError, NetworkError, OutputError
+from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter
 from ..methods.method import Method
-from ..networks.affine import Head
-from ..networks.custody import borrowed, unwrap
-from ..networks.inputs import Select
-from ..networks.replay import Replay
 from ..objectives import ClassOblivious, as_objective
+from ..recording.borrow import borrowed, unwrap
+from ..recording.inputs import Select
+from ..recording.replay import Replay
 from .contestants import CONTESTANTS
 from .randomizing import STAGES, Stage, cascade, measure_statistics, randomize
 from .similarity import MEASURES

@@ -15,10 +15,10 @@ from torch import nn
 from ..datasets.loading import Batch
 from ..datasets.views import View
 from ..errors import InputError
+from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..networks.affine import Head
-from ..networks.custody import borrowed, unwrap
-from ..networks.replay import Replay
+from ..recording.borrow import borrowed, unwrap
+from ..recording.replay import Replay
 from .contestants import CONTESTANTS, check_names
 from .measuring import THRESHOLD, THRESHOLDS, Watch, evaluate, localisation_rows, maps_of, outcome_of
 from .rowfile import Row

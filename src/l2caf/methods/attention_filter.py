@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from ..filters import Filter, UnitL2
-from ..networks.affine import Head
+from ..heads.head import Head
 from ..objectives import Objective, as_objective
 from ..problem import pose
 from ..solvers.auto import Auto

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError
-from ..networks.affine import Head
-from ..networks.replay import OUTPUT
+from ..heads.head import Head
 from ..objectives import ClassSpecific
+from ..recording.replay import OUTPUT
 from .method import Maps, Method
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..networks.affine import Head
-from ..networks.gradient import gradient_of
-from ..networks.layout import rows
+from ..heads.gradient import gradient_of
+from ..heads.head import Head
+from ..numerics import rows
 from ..objectives import ClassSpecific
 from .method import Maps, Method
 

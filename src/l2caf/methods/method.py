@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..networks.affine import Head
-from ..networks.custody import borrowed, unwrap
-from ..networks.inputs import Inputs, Select
-from ..networks.replay import Replay
+from ..recording.borrow import borrowed, unwrap
+from ..recording.inputs import Inputs, Select
+from ..recording.replay import Replay
 
 
 @dataclass(frozen=True)

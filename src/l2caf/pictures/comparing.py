@@ -9,12 +9,12 @@ from PIL import Image
 
 from ..errors import MethodError, OutputError
 from ..filters import Gaussian, Softmax, UnitL1
+from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter
 from ..methods.cam import CAM
 from ..methods.grad_cam import GradCAM, GradCAMAbs
 from ..methods.method import Method
-from ..networks.affine import Head
 from ..objectives import ClassSpecific
 from ..rendering.grid import grid
 from ..rendering.style import Style, note

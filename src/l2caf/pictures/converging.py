@@ -11,14 +11,14 @@ import torch
 from PIL import Image
 
 from ..errors import InputError, MethodError
+from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter
-from ..networks.affine import Head
 from ..objectives import ClassSpecific
 from ..rendering.animation import convergence_frames, save_gif
 from ..rendering.style import Style
+from ..solution import Outcome
 from ..solvers.gradient_descent import GradientDescent
-from ..solvers.solver import Outcome
 from .subject import Subject
 
 AREA = 340**2  # pixels of a frame: a film of this size is easily sent

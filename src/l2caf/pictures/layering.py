@@ -9,9 +9,9 @@ from torch import nn
 
 from ..errors import L2cafError, NetworkError
 from ..networks.catalogue import DEFAULT, load
-from ..networks.inputs import Select
-from ..networks.layers import Layer, usable_layers
-from ..networks.replay import Replay
+from ..recording.inputs import Select
+from ..recording.layers import Layer, usable_layers
+from ..recording.replay import Replay
 from .subject import said
 
 

@@ -11,12 +11,12 @@ from PIL import Image
 from torch import Tensor
 
 from ..errors import InputError, L2cafError, NetworkError
-from ..networks.affine import Head
+from ..heads.head import Head
 from ..networks.catalogue import CatalogueEntry, Preprocessing, class_index, load
 from ..networks.embedding import EmbeddingNetwork
-from ..networks.inputs import Select
-from ..networks.replay import Replay
 from ..preprocessing import Preprocess
+from ..recording.inputs import Select
+from ..recording.replay import Replay
 
 SMALLEST, LARGEST = 448, 720  # pixels of a picture's height: 224 is tiny on a screen, more than 720 is waste
 CELL = 32  # the stride of most networks: a whole picture is brought to a multiple of it

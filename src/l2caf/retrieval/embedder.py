@@ -19,10 +19,10 @@ from ..datasets.loading import Bad, Batch, batches
 from ..datasets.views import Seen, View
 from ..errors import OutputError
 from ..networks.catalogue import load
-from ..networks.custody import borrowed, unwrap
 from ..networks.embedding import SUFFIX, read_config
 from ..networks.entry import CatalogueEntry
 from ..preprocessing import Preprocess, Preprocessing
+from ..recording.borrow import borrowed, unwrap
 
 Vectors = npt.NDArray[np.float32]
 Watch = Callable[[int, int], None]

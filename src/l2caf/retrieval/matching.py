@@ -20,14 +20,14 @@ import torch
 from PIL import Image
 
 from ..errors import InputError
+from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.attention_filter import AttentionFilter
-from ..networks.affine import Head
-from ..networks.custody import borrowed, unwrap
 from ..networks.entry import CatalogueEntry
 from ..objectives import Similarity
 from ..pictures.subject import Subject
+from ..recording.borrow import borrowed, unwrap
 from .embedder import Embedder, Vectors, on_circle
 from .gallery import Gallery
 

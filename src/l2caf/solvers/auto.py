@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from ..networks.replay import OUTPUT
 from ..problem import Problem
+from ..recording.replay import OUTPUT
+from ..solution import Solution
 from .exact import Exact
 from .riemannian import Riemannian
-from .solver import Found, Solution, Solver
+from .solver import Found, Solver
 
 
 @dataclass(frozen=True)

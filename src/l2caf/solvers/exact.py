@@ -19,12 +19,13 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..filters import UnitL2
-from ..networks.affine import AffineMap
-from ..networks.layout import rows
-from ..networks.replay import OUTPUT
+from ..heads.affine import AffineMap
+from ..numerics import rows
 from ..objectives import LeastSquares, Linear
 from ..problem import Family, Problem
-from .solver import Found, Outcome, Solver
+from ..recording.replay import OUTPUT
+from ..solution import Outcome
+from .solver import Found, Solver
 from .sphere import nearest_on_sphere
 
 

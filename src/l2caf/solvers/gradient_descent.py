@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ..problem import Problem
-from .solver import Found, Outcome, Solver, slope_of
+from ..solution import Outcome
+from .solver import Found, Solver, slope_of
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from torch import Tensor
 from ..filters import UnitL1, UnitL2
 from ..objectives import LeastSquares
 from ..problem import Problem
-from .solver import Found, Outcome, Solver, slope_of
+from ..solution import Outcome
+from .solver import Found, Solver, slope_of
 from .sphere import nearest_on_sphere
 
 

@@ -1,45 +1,20 @@
-"""How far downstream of the layer the network stays affine in the filter, found by probing and verified on the data.
-
-Along a line through the untouched filter, f(t) = 1 + t (r - 1) with a random r, an output o that is affine in f
-obeys o(t) + o(-t) = 2 o(0). Three runs of the head test this for every module output at once; where the head
-averages the map, which one of these runs shows, the rest is computed from the average alone. No class of module is
-looked at.
-"""
+"""`Head`: what follows the layer, and the cheapest verified way to compute it from a filter."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from ..numerics import agree, rows
+from ..recording.borrow import Call
+from ..recording.replay import OUTPUT, Replay
+from ..recording.tape import Tape
+from .affine import MAP_BUDGET, AffineMap, Probe, is_straight, mapped
 from .gradient import gradients_of
-from .layout import rows
-from .replay import OUTPUT, Replay, agree
-from .tape import Call, Tape
-
-COLUMN_BUDGET = 1 << 24  # numbers that may pass through the head at once while columns are computed
-MAP_BUDGET = 1 << 26  # numbers that an affine map may hold: a dense predictor's would fill the memory
-
-
-@dataclass(frozen=True)
-class AffineMap:
-    """A module's output as a function of the filter: o(f) = offset + jacobian f, flattened to (B, m).
-
-    `jacobian` is (B, m, positions). Where `any_sign` is False it holds for non-negative filters only.
-    """
-
-    call: Call
-    jacobian: Tensor
-    offset: Tensor
-    any_sign: bool = True
-
-    def __call__(self, weights: Tensor) -> Tensor:
-        jacobian = self.jacobian.to(weights.dtype)
-        return self.offset.to(weights.dtype) + (jacobian @ weights.unsqueeze(-1)).squeeze(-1)
 
 
 class Head:
@@ -60,7 +35,7 @@ class Head:
         if self._pooled is None:
             return OUTPUT in self._signed
         mirrored = self._from(self._pooled[1], self._mean(self._wide.mirrored_weights.unsqueeze(0)))
-        return _is_straight(self._wide.outputs[OUTPUT], self.replay.observed[OUTPUT], mirrored)
+        return is_straight(self._wide.outputs[OUTPUT], self.replay.observed[OUTPUT], mirrored)
 
     @cached_property
     def is_affine_where_positive(self) -> bool:
@@ -113,7 +88,7 @@ class Head:
         if self._pooled is not None:
             tape = self._pooled[1]
             try:
-                return _mapped(lambda mean: rows(self._from(tape, mean)), self._mean(weights))
+                return mapped(lambda mean: rows(self._from(tape, mean)), self._mean(weights))
             except Exception:  # noqa: BLE001 - not every network can run several at once
                 return torch.stack([rows(self._from(tape, mean)) for mean in self._mean(weights)])
         return torch.stack([rows(self.replay.filtered(one)) for one in weights])
@@ -159,15 +134,15 @@ class Head:
             return leaf, rows(self._from(tape, leaf))
 
     @cached_property
-    def _wide(self) -> _Probe:
-        return _Probe(self.replay, lowest=-3.0, highest=1.0)
+    def _wide(self) -> Probe:
+        return Probe(self.replay, lowest=-3.0, highest=1.0)
 
     @cached_property
-    def _narrow(self) -> _Probe:
-        return _Probe(self.replay, lowest=0.0, highest=0.5)
+    def _narrow(self) -> Probe:
+        return Probe(self.replay, lowest=0.0, highest=0.5)
 
     @property
-    def _probe(self) -> _Probe:
+    def _probe(self) -> Probe:
         return self._wide if self._pooled is not None or self._signed else self._narrow
 
     @cached_property
@@ -243,10 +218,10 @@ class Head:
         columns = torch.cat([columns, torch.zeros_like(columns[:1])])
         if call == start:
             return columns
-        return _mapped(lambda column: rows(self._from(tape, column, until=call)), columns)
+        return mapped(lambda column: rows(self._from(tape, column, until=call)), columns)
 
     def _columns_at_once(self, call: Call) -> Tensor:
-        return _mapped(self._filtered(call), self._basis(), weight=self.replay.features.numel())
+        return mapped(self._filtered(call), self._basis(), weight=self.replay.features.numel())
 
     def _columns_one_by_one(self, call: Call) -> Tensor:
         return torch.stack([self._filtered(call)(weights) for weights in self._basis()])
@@ -271,58 +246,3 @@ class Head:
         # What follows may write into the value, and it is used again here.
         returned = tape.run(value.reshape(stored.shape).to(stored.dtype).clone(), until=stop)
         return self.replay.output_of(returned, stop)
-
-
-class _Probe:
-    """The head at a random filter and at its mirror image in the untouched one, each run when it is first asked for.
-
-    The filter's mean is well below 1: about 1 a mean over many positions would hardly move, and a rectifier after it
-    would look straight.
-    """
-
-    def __init__(self, replay: Replay, *, lowest: float, highest: float) -> None:
-        generator = torch.Generator().manual_seed(0)
-        weights = lowest + (highest - lowest) * torch.rand(replay.batch, replay.positions, generator=generator)
-        self.replay = replay
-        self.weights = weights.to(replay.features.device)
-        self.mirrored_weights = 2 - self.weights
-
-    @cached_property
-    def outputs(self) -> dict[Call, Tensor]:
-        return self.replay.observe(self.weights)
-
-    @cached_property
-    def mirrored(self) -> dict[Call, Tensor]:
-        return self.replay.observe(self.mirrored_weights)
-
-    def straight_calls(self) -> list[Call]:
-        """The later calls whose output lies on a line: at the filter, at the untouched one, at the mirror image."""
-        return [
-            call
-            for call, middle in self.replay.observed.items()
-            if call in self.outputs
-            and call in self.mirrored
-            and _is_straight(self.outputs[call], middle, self.mirrored[call])
-        ]
-
-
-def _is_straight(one: Tensor, middle: Tensor, other: Tensor) -> bool:
-    """Tell whether three equally spaced values lie on a line, and move along it at all."""
-    precision = torch.finfo(middle.dtype).eps
-    # One sample that is not finite must not hide what the others show.
-    finite = rows(one + middle + other).isfinite().all(dim=1)
-    if not finite.any():
-        return False
-    one, middle, other = one[finite].double(), middle[finite].double(), other[finite].double()
-    moved = torch.maximum((one - middle).abs().amax(), (other - middle).abs().amax())
-    bend = (one + other - 2 * middle).abs().amax()
-    size = torch.maximum(one.abs().amax(), other.abs().amax())
-    rounding = (16 if precision < 1e-6 else 6) * precision * size  # half precision must not hide every bend
-    return bool(moved > rounding) and bool(bend <= max(1e-4, 4 * precision) * moved + rounding)
-
-
-def _mapped(function: Callable[[Tensor], Tensor], values: Tensor, *, weight: int | None = None) -> Tensor:
-    """Apply a function to every row of `values` at once, in chunks that fit the budget."""
-    chunk = max(1, COLUMN_BUDGET // max(1, weight or values[0].numel()))
-    mapped: Tensor = torch.func.vmap(function, chunk_size=chunk)(values)
-    return mapped

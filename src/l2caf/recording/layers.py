@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import LayerError, NetworkError
-from .custody import borrowed, forwards_replaced, unwrap
+from .borrow import borrowed, forwards_replaced, unwrap
 from .inputs import Arguments, Inputs, Select, select_output
 from .layout import Layout, infer_layout
 

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from torch import nn
 from ..errors import NetworkError
 
 Forward = Callable[..., Any]
-
 _ABSENT = object()
 # Forward methods are swapped on the modules themselves, so two threads must not explain at the same moment.
 _one_at_a_time = threading.RLock()
@@ -122,3 +122,11 @@ def forwards_replaced(replacements: Mapping[nn.Module, Forward]) -> Iterator[Non
                 module.__dict__.pop("forward", None)
             else:
                 module.__dict__["forward"] = forward
+
+
+@dataclass(frozen=True)
+class Call:
+    """The index-th call of a module in one run."""
+
+    module: nn.Module
+    index: int

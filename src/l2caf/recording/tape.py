@@ -8,12 +8,10 @@ architecture: skip connections, functional glue and modules that are called many
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from itertools import count
 from typing import Any
 
@@ -21,73 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import NetworkError
-from .custody import Forward, borrowed, forwards_replaced
+from .borrow import Call, Forward, borrowed, forwards_replaced
 from .inputs import Arguments
-
-
-@dataclass(frozen=True)
-class Call:
-    """The index-th call of a module in one run."""
-
-    module: nn.Module
-    index: int
-
+from .storage import Frames, Keeping, Noted, copied
 
 Observer = Callable[[Call, Any], None]
-
-
-class _Noted:
-    """A finished call with what it returned, or with a stand-in once nobody can read that any more."""
-
-    __slots__ = ("held", "module", "shape_of", "value", "version")
-
-    def __init__(self, module: nn.Module, value: Any) -> None:
-        self.module = module
-        self.value = value
-        self.held = isinstance(value, Tensor)
-        self.version = 0
-        self.shape_of: tuple[torch.Size, torch.dtype, torch.device] | None = None
-
-    def is_read(self) -> bool:
-        """Tell whether a variable of the running network still holds the tensor; let go of it if none does."""
-        # One reference is ours and one is getrefcount's own.
-        if self.held and sys.getrefcount(self.value) <= 2:
-            self.shape_of = (self.value.shape, self.value.dtype, self.value.device)
-            self.drop()
-        return self.held
-
-    def drop(self) -> None:
-        self.value = None
-        self.held = False
-
-    def settle(self) -> None:
-        """Make the call ready to be answered: with what is still held, or a stand-in."""
-        if self.is_read():
-            self.version = self.value._version
-        elif self.shape_of is not None:
-            self.value = _stand_in(*self.shape_of)
-
-
-class _Frames:
-    """The calls that finished, a list for each call that still runs, and those of them whose value is still held."""
-
-    def __init__(self) -> None:
-        self.open: list[list[_Noted]] = [[]]
-        self._held: list[_Noted] = []
-
-    def enter(self) -> None:
-        self.open.append([])
-
-    def leave(self) -> list[_Noted]:
-        return self.open.pop()
-
-    def note(self, noted: _Noted) -> None:
-        self.open[-1].append(noted)
-        self._held.append(noted)
-
-    def let_go(self) -> None:
-        """Let go of every value that nobody can read any more, so that a record takes no more memory than a run."""
-        self._held = [noted for noted in self._held if noted.is_read()]
 
 
 class _Reached(BaseException):
@@ -95,21 +31,6 @@ class _Reached(BaseException):
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-
-class Keeping(Enum):
-    """What a tape keeps of the calls before its cut, from the leanest to the surest.
-
-    LEAN keeps only what the network itself still held when the cut returned: what nobody holds, nobody can read. Glue
-    that reads a value before it is dropped, or that writes into one, breaks this.
-    COPIES keeps a copy of everything. It fails where a call does something beside returning a value: it writes
-    into its input, or a hook inside it collects what others read.
-    NOTHING runs the whole network every time, with another value at the cut.
-    """
-
-    LEAN = "lean"
-    COPIES = "copies"
-    NOTHING = "nothing"
 
 
 class Tape:
@@ -137,7 +58,7 @@ class Tape:
         self.value: Any = value
         self.returned: Any = None
         self.cut_calls = 0
-        self._noted: list[_Noted] = []
+        self._noted: list[Noted] = []
         self._later: dict[nn.Module, None] = {}  # the modules with a call that ends after the cut, in order
         self._cut_seen = False
         if before is None or keeping is Keeping.NOTHING:
@@ -196,14 +117,14 @@ class Tape:
         )
 
     def _record(self, forwards: dict[nn.Module, Forward]) -> None:
-        frames = _Frames()
+        frames = Frames()
         counts: dict[nn.Module, int] = defaultdict(int)
         recording = {module: self._recording(module, forward, frames, counts) for module, forward in forwards.items()}
         with borrowed(self.network), torch.no_grad(), forwards_replaced(recording):
             self.returned = self.arguments.call(self.network)
         self.cut_calls = counts[self.cut.module]
 
-    def _recording(self, module: nn.Module, forward: Forward, frames: _Frames, counts: dict[nn.Module, int]) -> Forward:
+    def _recording(self, module: nn.Module, forward: Forward, frames: Frames, counts: dict[nn.Module, int]) -> Forward:
         lean = self.keeping is Keeping.LEAN
 
         def recorded(*args: Any, **kwargs: Any) -> Any:
@@ -230,19 +151,19 @@ class Tape:
                 self._cut_here(output, frames.open)
                 return output
             if self.keeping is not Keeping.NOTHING:
-                frames.note(_Noted(module, output if lean else _copied(output)))
+                frames.note(Noted(module, output if lean else copied(output)))
             return output
 
         return recorded
 
-    def _cut_here(self, output: Any, frames: list[list[_Noted]]) -> None:
+    def _cut_here(self, output: Any, frames: list[list[Noted]]) -> None:
         self._cut_seen = True
         if isinstance(output, Tensor) and output.is_inference():
             raise NetworkError(
                 "The network switches to inference mode in its own forward pass, where no filter can be followed: "
                 "take torch.inference_mode out of it, or put torch.no_grad in its place."
             )
-        self.value = _copied(output)  # what follows may write into it
+        self.value = copied(output)  # what follows may write into it
         for frame in frames:
             for noted in frame:
                 if self.keeping is Keeping.LEAN:
@@ -264,7 +185,7 @@ class Tape:
             for value in values:
                 if isinstance(value, _Exactly):
                     return value.value
-                return value if self.keeping is Keeping.LEAN else _copied(value)
+                return value if self.keeping is Keeping.LEAN else copied(value)
             return forward(*args, **kwargs)
 
         return answered
@@ -296,18 +217,6 @@ def _watched(
         return watched
 
     return {module: watch(module, forwards.get(module, module.forward)) for module in (*later, *forwards)}
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.clone()
-    return torch.utils._pytree.tree_map_only(Tensor, Tensor.clone, value)
-
-
-def _stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a tensor that takes no memory and shows itself wherever it is read: all NaN."""
-    filler = float("nan") if dtype.is_floating_point else 0
-    return torch.full((), filler, dtype=dtype, device=device).expand(shape)
 
 
 @contextmanager

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, LayerError, NetworkError
-from .custody import unwrap
+from ..numerics import agree, rows
+from .borrow import Call, unwrap
 from .inputs import Arguments, Inputs, Select, select_output
 from .layers import Layer, find_layer, forget, module_named
-from .layout import rows
-from .tape import Call, Keeping, Tape
+from .storage import Keeping
+from .tape import Tape
 
 # How much a tape must keep, a network and layer, where a lean one was found wanting.
 _keeping: weakref.WeakKeyDictionary[nn.Module, dict[str, Keeping]] = weakref.WeakKeyDictionary()
@@ -172,12 +173,3 @@ class _OutdatedError(NetworkError):
 
 
 OUTPUT = Call(nn.Identity(), -1)  # stands for the network's own output among the later calls
-
-
-def agree(a: Tensor, b: Tensor, *, slack: float = 1.0) -> bool:
-    """Tell whether two computations of the same thing agree to within their precision."""
-    tolerance = max(slack * 1e-5, 4 * torch.finfo(b.dtype).eps)
-    a, b = a.detach().double(), b.detach().double()
-    scale = b.abs().nan_to_num(0, 0, 0).max().clamp_min(1e-30) if b.numel() else 1.0
-    same = ((a - b).abs() <= tolerance * scale) | (a == b) | (a.isnan() & b.isnan())
-    return bool(same.all())

@@ -50,15 +50,6 @@ class Layout:
         return features * torch.cat([untouched, weights.flatten(1)], dim=1).unsqueeze(-1)
 
 
-def rows(values: Tensor) -> Tensor:
-    """Return (B, ...) values as (B, m), also where there is one number a sample.
-
-    >>> rows(torch.zeros(4)).shape, rows(torch.zeros(4, 2, 3)).shape
-    (torch.Size([4, 1]), torch.Size([4, 6]))
-    """
-    return values.reshape(values.shape[0], -1)
-
-
 def infer_layout(output_shape: Sequence[int], input_shape: Sequence[int]) -> Layout | None:
     """Tell how a layer's output is laid out, or None where it holds no map of the input.
 

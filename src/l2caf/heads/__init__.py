@@ -1,0 +1,1 @@
+"""What follows the cut, by the cheapest verified way."""

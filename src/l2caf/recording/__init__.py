@@ -1,0 +1,1 @@
+"""A network run once and cut: borrowed, watched, kept, and run again from the cut."""
