@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from l2caf import ClassOblivious, ClassSpecific, GradientDescent, Riemannian, UnitL2
 from l2caf.heads.head import Head
-from l2caf.objectives import Objective
+from l2caf.objectives.objective import Objective
 from l2caf.problem import Problem, pose
 from l2caf.recording.replay import Replay
 

@@ -6,7 +6,8 @@ import torch
 
 from l2caf import Exact, GradientDescent, UnitL2
 from l2caf.heads.head import Head
-from l2caf.objectives import ClassOblivious, ClassSpecific
+from l2caf.objectives.classes import ClassSpecific
+from l2caf.objectives.output import ClassOblivious
 from l2caf.problem import pose
 from l2caf.recording.replay import Replay
 

@@ -12,6 +12,7 @@ import scipy.stats
 import skimage.feature
 import skimage.metrics
 import torch
+from l2caf.objectives.objective.output import ClassOblivious
 from PIL import Image
 from torch import Tensor, nn
 
@@ -25,7 +26,6 @@ from l2caf.evaluation.similarity import MEASURES, gradient_similarity, rank_corr
 from l2caf.evaluation.verdicts import Verdict
 from l2caf.heads.head import Head
 from l2caf.methods.method import Maps, Method
-from l2caf.objectives import ClassOblivious
 from networks_for_tests import pixels, pooled, seeded
 
 
@@ -411,10 +411,11 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written(
 
 
 def test_objectives_that_are_oblivious_are_told_apart() -> None:
+    from l2caf.objectives.objective.classes import ClassSpecific
+
     from l2caf.evaluation.sanity import _is_oblivious
     from l2caf.methods.attention_filter import AttentionFilter
     from l2caf.methods.grad_cam import GradCAM
-    from l2caf.objectives import ClassSpecific
 
     assert _is_oblivious(AttentionFilter())
     assert _is_oblivious(AttentionFilter(ClassOblivious()))

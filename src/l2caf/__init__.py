@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "explain": "explaining",
+    "explain": "explanation",
     "Heatmap": "heatmap",
-    "ClassOblivious": "objectives",
-    "ClassSpecific": "objectives",
-    "Similarity": "objectives",
+    "ClassOblivious": "objectives.output",
+    "ClassSpecific": "objectives.classes",
+    "Similarity": "objectives.output",
     "UnitL2": "filters",
     "UnitL1": "filters",
     "Softmax": "filters",
@@ -71,7 +71,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .errors import L2cafError as L2cafError
-    from .explaining import explain as explain
+    from .explanation import explain as explain
     from .filters import Gaussian as Gaussian
     from .filters import Softmax as Softmax
     from .filters import UnitL1 as UnitL1
@@ -81,9 +81,9 @@ if TYPE_CHECKING:
     from .methods.cam import CAM as CAM
     from .methods.grad_cam import GradCAM as GradCAM
     from .methods.grad_cam import GradCAMAbs as GradCAMAbs
-    from .objectives import ClassOblivious as ClassOblivious
-    from .objectives import ClassSpecific as ClassSpecific
-    from .objectives import Similarity as Similarity
+    from .objectives.classes import ClassSpecific as ClassSpecific
+    from .objectives.output import ClassOblivious as ClassOblivious
+    from .objectives.output import Similarity as Similarity
     from .recording.layers import usable_layers as usable_layers
     from .solvers.auto import Auto as Auto
     from .solvers.exact import Exact as Exact

@@ -13,7 +13,8 @@ from .filters import Filter
 from .heads.affine import AffineMap
 from .heads.head import Head
 from .numerics import rows
-from .objectives import Asked, ClassOblivious, LeastSquares, Loss, Objective
+from .objectives.objective import Asked, LeastSquares, Loss, Objective
+from .objectives.output import ClassOblivious
 from .recording.borrow import Call
 from .recording.replay import OUTPUT
 

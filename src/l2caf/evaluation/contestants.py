@@ -9,7 +9,7 @@ from ..methods.attention_filter import AttentionFilter
 from ..methods.cam import CAM
 from ..methods.grad_cam import GradCAM, GradCAMAbs
 from ..methods.method import Method
-from ..objectives import ClassSpecific
+from ..objectives.classes import ClassSpecific
 
 # Each is asked about one class a sample; the class-oblivious filter has no use for it.
 CONTESTANTS: dict[str, Callable[[Sequence[int]], Method]] = {

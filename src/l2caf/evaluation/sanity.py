@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from ..errors import InputError, L2cafError, MethodError, NetworkError, OutputError
 from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..methods.attention_filter import AttentionFilter
+from ..methods.attention_filter import AttentionFilter, as_objective
 from ..methods.method import Method
-from ..objectives import ClassOblivious, as_objective
+from ..objectives.output import ClassOblivious
 from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Select
 from ..recording.replay import Replay

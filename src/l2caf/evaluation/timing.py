@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import CatalogueError, InputError, MethodError
-from ..explaining import explain
+from ..explanation import explain
 from ..methods.grad_cam import GradCAM
 from ..networks.catalogue import CatalogueEntry, load
 from ..solvers.gradient_descent import GradientDescent

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from ..errors import InputError
 from ..filters import Filter, UnitL2
 from ..heads.head import Head
-from ..objectives import Objective, as_objective
+from ..objectives.objective import Asked, General, Objective
+from ..objectives.output import ClassOblivious
 from ..problem import pose
 from ..solvers.auto import Auto
 from ..solvers.solver import Solver, stacked
@@ -29,3 +31,22 @@ class AttentionFilter(Method):
         solutions = [self.solver.solve(problem) for problem in problems]
         solution = stacked(solutions) if asked.several else solutions[0]
         return Maps(solution.filter, keeps_sign=asked.signed, classes=asked.classes, solution=solution)
+
+
+@dataclass(frozen=True)
+class _Custom(Objective):
+    function: Callable[[Tensor], Tensor]
+
+    def ask(self, output: Tensor) -> Asked:
+        return Asked((General(self.function),))
+
+
+def as_objective(objective: Objective | Callable[[Tensor], Tensor] | None) -> Objective:
+    """Take an objective, a plain function of the output, or nothing (class-oblivious)."""
+    if objective is None:
+        return ClassOblivious()
+    if isinstance(objective, Objective):
+        return objective
+    if callable(objective):
+        return _Custom(objective)
+    raise InputError(f"The objective is a {type(objective).__name__}: give an objective or a function of the output.")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..heads.head import Head
-from ..objectives import ClassSpecific
+from ..objectives.classes import ClassSpecific
 from ..recording.replay import OUTPUT
 from .method import Maps, Method
 

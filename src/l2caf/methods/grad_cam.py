@@ -11,7 +11,7 @@ from torch import Tensor
 from ..heads.gradient import gradient_of
 from ..heads.head import Head
 from ..numerics import rows
-from ..objectives import ClassSpecific
+from ..objectives.classes import ClassSpecific
 from .method import Maps, Method
 
 

@@ -15,7 +15,7 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from ..filters import Filter
     from ..methods.method import Method
-    from ..objectives import Objective
+    from ..objectives.objective import Objective
     from ..solvers.solver import Solver
 
 
@@ -106,7 +106,8 @@ class Question:
         return AttentionFilter(self._objective(), self._filter(), self._solver())
 
     def _objective(self) -> Objective:
-        from ..objectives import ClassOblivious, ClassSpecific
+        from ..objectives.classes import ClassSpecific
+        from ..objectives.output import ClassOblivious
 
         if self.is_class_oblivious:
             return ClassOblivious()

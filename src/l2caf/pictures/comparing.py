@@ -15,7 +15,7 @@ from ..methods.attention_filter import AttentionFilter
 from ..methods.cam import CAM
 from ..methods.grad_cam import GradCAM, GradCAMAbs
 from ..methods.method import Method
-from ..objectives import ClassSpecific
+from ..objectives.classes import ClassSpecific
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
 from .explaining import photograph_title

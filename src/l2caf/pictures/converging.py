@@ -14,7 +14,7 @@ from ..errors import InputError, MethodError
 from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter
-from ..objectives import ClassSpecific
+from ..objectives.classes import ClassSpecific
 from ..rendering.animation import convergence_frames, save_gif
 from ..rendering.style import Style
 from ..solution import Outcome

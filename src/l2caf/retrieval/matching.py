@@ -25,7 +25,7 @@ from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.attention_filter import AttentionFilter
 from ..networks.entry import CatalogueEntry
-from ..objectives import Similarity
+from ..objectives.output import Similarity
 from ..pictures.subject import Subject
 from ..recording.borrow import borrowed, unwrap
 from .embedder import Embedder, Vectors, on_circle

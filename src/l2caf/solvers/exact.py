@@ -21,7 +21,7 @@ from ..errors import MethodError
 from ..filters import UnitL2
 from ..heads.affine import AffineMap
 from ..numerics import rows
-from ..objectives import LeastSquares, Linear
+from ..objectives.objective import LeastSquares, Linear
 from ..problem import Family, Problem
 from ..recording.replay import OUTPUT
 from ..solution import Outcome

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..filters import UnitL1, UnitL2
-from ..objectives import LeastSquares
+from ..objectives.objective import LeastSquares
 from ..problem import Problem
 from ..solution import Outcome
 from .solver import Found, Solver, slope_of

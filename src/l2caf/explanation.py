@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .filters import Filter, UnitL2
 from .heatmap import Heatmap
 from .methods.attention_filter import AttentionFilter
-from .objectives import Objective
+from .objectives.objective import Objective
 from .recording.inputs import Inputs, Select
 from .solvers.auto import Auto
 from .solvers.solver import Solver

@@ -1,0 +1,51 @@
+"""Objectives about the whole output: keep it as it is, or make it similar to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import OutputError
+from .objective import Asked, General, LeastSquares, Linear, Objective
+
+
+@dataclass(frozen=True)
+class ClassOblivious(Objective):
+    """min ||NT - FT(f)||^2: which positions keep the output what it is; any output will do.
+
+    `at` names a module after the layer whose output is kept instead of the network's own.
+    """
+
+    at: str | None = None
+
+    def ask(self, output: Tensor) -> Asked:
+        return Asked((LeastSquares(output),))
+
+
+@dataclass(frozen=True)
+class Similarity(Objective):
+    """min -FT(f) . to: which positions make this embedding similar to a given one.
+
+    `to` is (m,) or (B, m). With `cosine=True` the cosine of the two is raised instead, which does not feel the
+    embedding's length and has no closed form.
+    """
+
+    to: Tensor
+    cosine: bool = False
+
+    def ask(self, output: Tensor) -> Asked:
+        to = torch.as_tensor(self.to).detach().to(output)
+        if output.ndim != 2 or to.shape not in (output.shape, output.shape[1:], (1, *output.shape[1:])):
+            raise OutputError(
+                f"The embeddings have shape {tuple(output.shape)}, but the one to compare with has {tuple(to.shape)}: "
+                "give one of the same length, or one for each input."
+            )
+        to = to.expand(output.shape)
+        if self.cosine:
+            return Asked(
+                (General(lambda found: -torch.nn.functional.cosine_similarity(found, to, dim=1)),),
+                signed=True,
+            )
+        return Asked((Linear(-to),), signed=True)
