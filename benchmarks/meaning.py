@@ -10,7 +10,7 @@ from torch import Tensor
 
 from l2caf import ClassOblivious, ClassSpecific, explain
 from l2caf.networks.catalogue import load
-from l2caf.networks.torchvision_import import import_timm
+from l2caf.networks.imports import import_timm
 
 from .measuring import Row
 from .subjects import batch

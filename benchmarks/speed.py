@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from l2caf import Auto, ClassOblivious, ClassSpecific, GradientDescent, UnitL2, explain
 from l2caf.heads.head import Head
-from l2caf.networks.torchvision_import import import_torchvision
+from l2caf.networks.imports import import_torchvision
 from l2caf.problem import pose
 from l2caf.recording.replay import Replay
 

@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from l2caf.networks.catalogue import load
-from l2caf.networks.torchvision_import import import_torchvision
+from l2caf.networks.imports import import_torchvision
 
 PHOTOGRAPHS = (
     "astronaut",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from l2caf.networks.catalogue import CatalogueEntry, Preprocessing, imagenet_class_names
-from l2caf.networks.torchvision_import import import_torchvision
+from l2caf.networks.imports import import_torchvision
 
 
 def build() -> CatalogueEntry:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import InputError, NetworkError, OutputError
-from l2caf.networks.torchvision_import import import_timm, import_torchvision
+from l2caf.networks.imports import import_timm, import_torchvision
 from l2caf.solvers.gradient_descent import GradientDescent
 from methods_for_tests import METHODS
 from networks_for_tests import pixels, seeded

@@ -14,8 +14,9 @@ from PIL import Image
 from torch import nn
 
 from l2caf.errors import CatalogueError, ClassError, InputError, WeightsError
-from l2caf.networks import catalogue, reachability
-from l2caf.networks.torchvision_import import import_timm, import_torchvision
+from l2caf.networks import catalogue
+from l2caf.networks import downloads as reachability
+from l2caf.networks.imports import import_timm, import_torchvision
 from l2caf.preprocessing import OwnPreprocessing, Preprocessing
 
 SMALL = "timm:test_resnet"  # 0.5 million parameters
@@ -158,7 +159,7 @@ def test_network_of_other_classes_has_no_class_names() -> None:
 def test_timm_and_torchvision_import_in_a_fresh_process() -> None:
     """Also where torchvision's compiled operators do not load, and whichever comes first."""
     for first in ("import_timm", "import_torchvision"):
-        code = f"from l2caf.networks.torchvision_import import {first}; {first}(); import timm, torchvision"
+        code = f"from l2caf.networks.imports import {first}; {first}(); import timm, torchvision"
         search = os.pathsep.join([str(Path(catalogue.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": search})
 
@@ -263,7 +264,7 @@ def test_preprocessing_equals_torchvisions(size: tuple[int, int], photograph: Im
 )
 @pytest.mark.parametrize("size", [(640, 480), (333, 500)])
 def test_preprocessing_equals_timms(name: str, size: tuple[int, int], photograph: Image.Image) -> None:
-    from l2caf.networks.timm_networks import _preprocessing
+    from l2caf.networks.from_timm import _preprocessing
 
     timm = import_timm()
     with torch.device("meta"):

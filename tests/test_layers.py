@@ -11,7 +11,7 @@ from torch import nn
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import LayerError, NetworkError
-from l2caf.networks.torchvision_import import import_timm, import_torchvision
+from l2caf.networks.imports import import_timm, import_torchvision
 from l2caf.recording.inputs import Arguments
 from l2caf.recording.layers import find_layer, usable_layers
 from l2caf.recording.replay import Replay

@@ -18,7 +18,7 @@ from l2caf.methods.attention_filter import AttentionFilter
 from l2caf.methods.cam import CAM
 from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
-from l2caf.networks.torchvision_import import import_torchvision
+from l2caf.networks.imports import import_torchvision
 from l2caf.recording.replay import Replay
 from methods_for_tests import METHODS, NETWORKS, PAIRS
 from networks_for_tests import pixels, seeded

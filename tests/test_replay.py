@@ -15,7 +15,7 @@ import networks_for_tests as nets
 from l2caf.errors import NetworkError
 from l2caf.filters import UnitL2
 from l2caf.heads.head import Head
-from l2caf.networks.torchvision_import import import_timm, import_torchvision
+from l2caf.networks.imports import import_timm, import_torchvision
 from l2caf.problem import pose
 from l2caf.recording.inputs import Select, select_output
 from l2caf.recording.replay import OUTPUT, Replay

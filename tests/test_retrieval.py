@@ -19,7 +19,7 @@ from l2caf.errors import InputError, OutputError
 from l2caf.evaluation.parts import part_of
 from l2caf.networks.catalogue import load
 from l2caf.networks.embedding import EmbeddingNetwork
-from l2caf.networks.entry import CatalogueEntry
+from l2caf.networks.model import CatalogueEntry
 from l2caf.preprocessing import Preprocessing
 from l2caf.retrieval.embedder import Embedder
 from l2caf.retrieval.index import Index

@@ -75,3 +75,9 @@ class FileError(L2cafError, OSError):
 
 class ExtraError(L2cafError, ImportError):
     """A part of l2caf whose extra is not installed."""
+
+
+def first_line(error: Exception) -> str:
+    """What an exception of somebody else's says, in one line."""
+    line = (str(error).strip().splitlines() or [""])[0][:160]
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__

@@ -125,7 +125,7 @@ def _retrieval(
     from ..evaluation.parts import part_of, trained_by
     from ..evaluation.retrieval import RetrievalTrial
     from ..evaluation.retrieval_report import published_rows
-    from ..pictures.subject import device_named
+    from ..networks.subject import device_named
     from ..retrieval.embedder import Embedder
 
     methods = check_names(how["method"] or tuple(EMBEDDING_CONTESTANTS), EMBEDDING_CONTESTANTS)

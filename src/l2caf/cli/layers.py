@@ -26,7 +26,7 @@ def command(
     l2caf layers mynets.py:build --json
     """
     with terminal.working(f"looking through {network}"):
-        from ..pictures.layering import layers_of
+        from ..networks.untrained import layers_of
 
         part = int(select) if select is not None and select.lstrip("-").isdigit() else select
         rows, default = layers_of(network, select=part)

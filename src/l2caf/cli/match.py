@@ -81,7 +81,7 @@ def command(
 
     from ..files import write_whole
     from ..images import save_picture
-    from ..pictures.subject import device_named
+    from ..networks.subject import device_named
     from ..retrieval.embedder import Embedder
     from ..retrieval.gallery import CACHE, open_gallery
     from ..retrieval.matching import match

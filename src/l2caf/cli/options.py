@@ -10,7 +10,7 @@ import typer
 from ..pictures.asking import FilterName, MethodName, SolverName
 
 if TYPE_CHECKING:
-    from ..pictures.subject import Subject
+    from ..networks.subject import Subject
 
 NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "What is written"
 
@@ -78,7 +78,7 @@ def subject(
     device: str,
 ) -> Subject:
     """Load what the options name."""
-    from ..pictures.subject import Subject
+    from ..networks.subject import Subject
     from . import terminal
 
     part = int(select) if select is not None and select.lstrip("-").isdigit() else select

@@ -81,7 +81,7 @@ def command(
 
     import torch
 
-    from ..evaluation.randomizing import cascade
+    from ..evaluation.randomize import cascade
     from ..evaluation.sanity import METHODS, sanity_check
 
     batch = torch.stack([subject.tensor(photograph) for photograph in photographs.values()]).to(subject.device)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DatasetError
 from ..networks.class_names import IMAGENET_CLASSES
-from ..networks.torchvision_import import import_timm
+from ..networks.imports import import_timm
 from .imagenet_xml import Annotation
 from .lines import Line, read_lines, read_text
 

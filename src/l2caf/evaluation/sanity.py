@@ -22,12 +22,13 @@ from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter, as_objective
 from ..methods.method import Method
+from ..networks.untrained import measure_statistics
 from ..objectives.output import ClassOblivious
 from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Select
 from ..recording.replay import Replay
 from .contestants import CONTESTANTS
-from .randomizing import STAGES, Stage, cascade, measure_statistics, randomize
+from .randomize import STAGES, Stage, cascade, randomize
 from .similarity import MEASURES
 from .verdicts import MethodSanity, Sanity
 

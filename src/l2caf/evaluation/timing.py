@@ -20,9 +20,9 @@ from ..errors import CatalogueError, InputError, MethodError
 from ..explanation import explain
 from ..methods.grad_cam import GradCAM
 from ..networks.catalogue import CatalogueEntry, load
+from ..networks.untrained import measure_statistics
 from ..solvers.gradient_descent import GradientDescent
 from .published import published
-from .randomizing import measure_statistics
 from .stopwatch import Times, side_by_side
 
 NETWORKS = (

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .intervals import Interval, interval_of
-from .randomizing import Stage
+from .randomize import Stage
 from .similarity import MEASURES
 
 Floats = npt.NDArray[np.float64]

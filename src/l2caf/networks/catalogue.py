@@ -19,10 +19,10 @@ from ..preprocessing import Preprocessing
 from . import embedded
 from .class_names import class_index, imagenet_class_names
 from .embedding import SUFFIX, load_embedding
-from .entry import CatalogueEntry
-from .timm_networks import load_timm, timm_names
-from .torchvision_networks import load_torchvision, torchvision_names
-from .user_network import load_user_network
+from .from_timm import load_timm, timm_names
+from .from_torchvision import load_torchvision, torchvision_names
+from .from_user import load_user_network
+from .model import CatalogueEntry
 
 __all__ = [
     "CatalogueEntry",

@@ -6,8 +6,8 @@ import difflib
 import re
 
 from ..errors import ClassError
-from .entry import CatalogueEntry
-from .torchvision_import import import_torchvision
+from .imports import import_torchvision
+from .model import CatalogueEntry
 
 IMAGENET_CLASSES = 1000
 

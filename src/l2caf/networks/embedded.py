@@ -8,10 +8,10 @@ from torch import nn
 
 from ..errors import CatalogueError, WeightsError
 from ..preprocessing import Preprocessing
-from .checkpoint import load_weights, read_state_dict
 from .class_names import imagenet_class_names
-from .entry import CatalogueEntry
-from .torchvision_import import import_timm
+from .imports import import_timm
+from .model import CatalogueEntry
+from .weights import load_weights, read_state_dict
 
 NAME = "efficientnet_lite0"
 PARAMETERS = 4_652_008

@@ -19,9 +19,9 @@ from ..errors import CatalogueError, InputError, L2cafError, WeightsError
 from ..files import write_whole
 from ..preprocessing import Preprocessing
 from . import embedded
-from .checkpoint import load_weights
-from .entry import CatalogueEntry
-from .timm_networks import load_timm
+from .from_timm import load_timm
+from .model import CatalogueEntry
+from .weights import load_weights
 
 SUFFIX = ".safetensors"
 _METADATA = "l2caf_embedding"

@@ -15,11 +15,11 @@ from ..methods.attention_filter import AttentionFilter
 from ..methods.cam import CAM
 from ..methods.grad_cam import GradCAM, GradCAMAbs
 from ..methods.method import Method
+from ..networks.subject import Prediction, Subject, probabilities
 from ..objectives.classes import ClassSpecific
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
 from .explaining import photograph_title
-from .subject import Prediction, Subject, probabilities
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from ..errors import InputError, MethodError
 from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter
+from ..networks.subject import Subject
 from ..objectives.classes import ClassSpecific
 from ..rendering.animation import convergence_frames, save_gif
 from ..rendering.style import Style
 from ..solution import Outcome
 from ..solvers.gradient_descent import GradientDescent
-from .subject import Subject
 
 AREA = 340**2  # pixels of a frame: a film of this size is easily sent
 RATES = (0.5, 0.1, 0.02, 0.004, 0.001, 0.0002)

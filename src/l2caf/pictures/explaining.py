@@ -16,8 +16,8 @@ from ..errors import ClassError, InputError, L2cafError, MethodError
 from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.method import Method
+from ..networks.subject import Prediction, Subject, probabilities
 from ..rendering.style import Style, box_of
-from .subject import Prediction, Subject, probabilities
 
 
 @dataclass(frozen=True)

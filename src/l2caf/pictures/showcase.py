@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..images import save_picture
+from ..networks.subject import Subject, percent
 from ..rendering.grid import grid
 from ..rendering.style import Style
 from .asking import Question
@@ -17,7 +18,6 @@ from .comparing import compare
 from .converging import film
 from .explaining import Explained, explain_image
 from .samples import SAMPLES, sample, two_objects
-from .subject import Subject, percent
 
 CLASSES = ("tiger cat", "espresso")  # what is on the left and on the right of the two objects
 DEPTHS = {"blocks.4": "the layer blocks.4", "blocks.5": "the layer blocks.5", "": "the last map"}

@@ -20,7 +20,7 @@ from ..datasets.views import Seen, View
 from ..errors import OutputError
 from ..networks.catalogue import load
 from ..networks.embedding import SUFFIX, read_config
-from ..networks.entry import CatalogueEntry
+from ..networks.model import CatalogueEntry
 from ..preprocessing import Preprocess, Preprocessing
 from ..recording.borrow import borrowed, unwrap
 

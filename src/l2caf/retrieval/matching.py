@@ -24,9 +24,9 @@ from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.attention_filter import AttentionFilter
-from ..networks.entry import CatalogueEntry
+from ..networks.model import CatalogueEntry
+from ..networks.subject import Subject
 from ..objectives.output import Similarity
-from ..pictures.subject import Subject
 from ..recording.borrow import borrowed, unwrap
 from .embedder import Embedder, Vectors, on_circle
 from .gallery import Gallery

@@ -22,8 +22,8 @@ from torch import nn
 
 from ..errors import CatalogueError, L2cafError
 from ..preprocessing import Preprocessing, as_preprocess
-from .checkpoint import load_weights
-from .entry import CatalogueEntry
+from .model import CatalogueEntry
+from .weights import load_weights
 
 
 def load_user_network(name: str, *, weights: str | Path | None = None) -> CatalogueEntry:

@@ -20,13 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import InputError, NetworkError
 from ..recording.borrow import borrowed, forwards_replaced, unwrap
 
 STAGES = 12
-CALIBRATING = 32  # images that batch norms are measured on, at most
 
 
 @dataclass(frozen=True)
@@ -102,28 +100,6 @@ def randomize(network: nn.Module, layers: Iterable[WeightedLayer], *, first: int
                 _redraw(module)
                 touched.append(module)
     return touched
-
-
-def measure_statistics(network: nn.Module, modules: Iterable[nn.Module], inputs: Tensor) -> None:
-    """Measure, in one run, the statistics of those modules that are batch norms; all else stays as it is.
-
-    The images run together with their mirror images, so that there is a spread where there is one image only.
-    """
-    norms: list[Any] = [module for module in modules if isinstance(module, _NormBase) and module.track_running_stats]
-    if not norms:
-        return
-    some = inputs[:CALIBRATING]
-    before = [(norm.momentum, norm.training) for norm in norms]
-    with borrowed(network), torch.no_grad():
-        try:
-            for norm in norms:
-                norm.reset_running_stats()
-                norm.momentum = None  # a plain mean, not a moving one
-                norm.training = True
-            network(torch.cat([some, some.flip(-1)]))
-        finally:
-            for norm, (momentum, training) in zip(norms, before, strict=True):
-                norm.momentum, norm.training = momentum, training
 
 
 def _started(network: nn.Module, inputs: Tensor) -> dict[nn.Module, int]:

@@ -11,11 +11,11 @@ from torch import nn
 
 from ..errors import CatalogueError
 from ..preprocessing import Preprocessing
-from .checkpoint import load_weights
 from .class_names import IMAGENET_CLASSES, imagenet_class_names
-from .entry import CatalogueEntry
-from .reachability import fetching, in_torch_cache, no_weights
-from .torchvision_import import import_timm
+from .downloads import fetching, in_torch_cache, no_weights
+from .imports import import_timm
+from .model import CatalogueEntry
+from .weights import load_weights
 
 
 def load_timm(name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> CatalogueEntry:

@@ -10,13 +10,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..errors import InputError, L2cafError, NetworkError
+from ..errors import InputError, L2cafError, NetworkError, first_line
 from ..heads.head import Head
-from ..networks.catalogue import CatalogueEntry, Preprocessing, class_index, load
-from ..networks.embedding import EmbeddingNetwork
 from ..preprocessing import Preprocess
 from ..recording.inputs import Select
 from ..recording.replay import Replay
+from .catalogue import CatalogueEntry, Preprocessing, class_index, load
+from .embedding import EmbeddingNetwork
 
 SMALLEST, LARGEST = 448, 720  # pixels of a picture's height: 224 is tiny on a screen, more than 720 is waste
 CELL = 32  # the stride of most networks: a whole picture is brought to a multiple of it
@@ -79,7 +79,7 @@ class Subject:
         except L2cafError:
             raise
         except Exception as error:  # the user's own preprocessing may fail in any way
-            raise InputError(f"{self.entry.name} cannot prepare this picture ({said(error)}).") from error
+            raise InputError(f"{self.entry.name} cannot prepare this picture ({first_line(error)}).") from error
 
     def view(self, image: Image.Image) -> Image.Image:
         """The part of a photograph that the network sees, as sharp as the photograph is."""
@@ -109,7 +109,7 @@ class Subject:
             raise
         except Exception as error:  # any network may fail in any way
             shape = " × ".join(map(str, batch.shape))
-            raise NetworkError(f"{self.entry.name} failed on an input of {shape} ({said(error)}).") from error
+            raise NetworkError(f"{self.entry.name} failed on an input of {shape} ({first_line(error)}).") from error
 
     def predictions(self, output: Tensor) -> list[Prediction | None]:
         """The best class of every sample; None where the output is no row of finite scores."""
@@ -153,12 +153,6 @@ def percent(share: float) -> str:
     if share < 0.0995:
         return f"{100 * share:.1f}%"
     return f"{100 * share:.2f}%" if 0.995 <= share < 0.99995 else f"{100 * share:.0f}%"
-
-
-def said(error: Exception) -> str:
-    """What an exception of somebody else's says, in one line."""
-    line = (str(error).strip().splitlines() or [""])[0][:160]
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
 def device_named(name: str) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..errors import CatalogueError
 from ..preprocessing import Preprocessing
-from .checkpoint import load_weights
 from .class_names import IMAGENET_CLASSES, imagenet_class_names
-from .entry import CatalogueEntry
-from .reachability import fetching, in_torch_cache, no_weights
-from .torchvision_import import import_torchvision
+from .downloads import fetching, in_torch_cache, no_weights
+from .imports import import_torchvision
+from .model import CatalogueEntry
+from .weights import load_weights
 
 # Their builders rescale the input for the published weights, and for those alone.
 _RESCALING = ("googlenet", "inception_v3")

@@ -1,0 +1,69 @@
+"""Networks without trained weights: zero weights filled, batch norms calibrated, layers listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from ..errors import L2cafError, NetworkError, first_line
+from ..recording.borrow import borrowed
+from ..recording.inputs import Select
+from ..recording.layers import Layer, usable_layers
+from ..recording.replay import Replay
+from .catalogue import DEFAULT, load
+
+
+def layers_of(name: str, *, select: Select = None) -> tuple[list[Layer], Layer]:
+    """The layers that hold a map, in the order in which they finish, and the one that is taken by default."""
+    # A network of the user's own decides for itself about weights; all others would have to be downloaded.
+    entry = load(name, pretrained=name == DEFAULT)
+    if name != DEFAULT:
+        _wake(entry.network)
+    noise = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+    inputs = entry.preprocess(Image.fromarray(noise)).unsqueeze(0)
+    try:
+        return usable_layers(entry.network, inputs, select=select), Replay(entry.network, inputs, select=select).layer
+    except L2cafError:
+        raise
+    except Exception as error:  # any network may fail in any way
+        raise NetworkError(f"{name} failed on an input of {tuple(inputs.shape)} ({first_line(error)}).") from error
+
+
+def _wake(network: nn.Module) -> None:
+    """Fill weights that start at nought: a branch multiplied by them would seem to reach nothing."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if not name.endswith("bias") and parameter.numel() and not bool(parameter.any()):
+                parameter.copy_(torch.rand(parameter.shape, generator=generator))
+
+
+CALIBRATING = 32  # images that batch norms are measured on, at most
+
+
+def measure_statistics(network: nn.Module, modules: Iterable[nn.Module], inputs: Tensor) -> None:
+    """Measure, in one run, the statistics of those modules that are batch norms; all else stays as it is.
+
+    The images run together with their mirror images, so that there is a spread where there is one image only.
+    """
+    norms: list[Any] = [module for module in modules if isinstance(module, _NormBase) and module.track_running_stats]
+    if not norms:
+        return
+    some = inputs[:CALIBRATING]
+    before = [(norm.momentum, norm.training) for norm in norms]
+    with borrowed(network), torch.no_grad():
+        try:
+            for norm in norms:
+                norm.reset_running_stats()
+                norm.momentum = None  # a plain mean, not a moving one
+                norm.training = True
+            network(torch.cat([some, some.flip(-1)]))
+        finally:
+            for norm, (momentum, training) in zip(norms, before, strict=True):
+                norm.momentum, norm.training = momentum, training
