@@ -13,7 +13,7 @@ from l2caf import datasets
 from l2caf.datasets.dataset import Dataset, Sample
 from l2caf.datasets.loading import batches
 from l2caf.datasets.views import View
-from l2caf.evaluation.wsol import Trial, evaluate
+from l2caf.evaluation.localization import Trial, evaluate
 from l2caf.networks.catalogue import load
 from l2caf.preprocessing import Preprocessing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from l2caf.evaluation.stopwatch import Times, side_by_side
+from l2caf.evaluation.timing import Times, side_by_side
 
 __all__ = ["Row", "Times", "side_by_side"]
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from l2caf.cli import main
 from l2caf.cli.app import COMMANDS
-from l2caf.pictures.samples import sample, two_objects
+from l2caf.tasks.samples import sample, two_objects
 
 NETS = """
 import torch

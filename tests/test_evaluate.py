@@ -19,11 +19,11 @@ from l2caf import datasets
 from l2caf.cli.app import run
 from l2caf.datasets.views import View
 from l2caf.errors import FileError, InputError
-from l2caf.evaluation.evaluating import Names, run_evaluation
-from l2caf.evaluation.rowfile import RowFile
-from l2caf.evaluation.summary import summarise, tables_of
-from l2caf.evaluation.wsol import THRESHOLD, THRESHOLDS, Trial
+from l2caf.evaluation.localization import THRESHOLD, THRESHOLDS, Trial
+from l2caf.evaluation.scores import summarise, tables_of
 from l2caf.preprocessing import Preprocessing
+from l2caf.runs.rows import RowFile
+from l2caf.tasks.evaluate import Names, run_evaluation
 
 # A network whose map is the brightness of the picture: a bright square is found where it is.
 BUILDER = """

@@ -16,9 +16,9 @@ from l2caf.cli.app import run
 from l2caf.errors import ImageError, InputError
 from l2caf.images import image_files
 from l2caf.networks.embedding import EmbeddingConfig, EmbeddingNetwork, save_embedding
-from l2caf.retrieval.embedder import Embedder
-from l2caf.retrieval.gallery import Gallery, open_gallery
-from l2caf.retrieval.matching import match
+from l2caf.retrieval.embed import Embedder
+from l2caf.retrieval.index import Gallery, open_gallery
+from l2caf.retrieval.match import match
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 LEFT, RIGHT = (0, 8), (48, 40)  # where the query has its red and its green patch

@@ -15,13 +15,13 @@ from PIL import Image
 from embeddings_for_tests import colours_file
 from l2caf.cli.app import run
 from l2caf.datasets.dataset import Sample
+from l2caf.datasets.splits import part_of
 from l2caf.errors import InputError, OutputError
-from l2caf.evaluation.parts import part_of
 from l2caf.networks.catalogue import load
 from l2caf.networks.embedding import EmbeddingNetwork
 from l2caf.networks.model import CatalogueEntry
 from l2caf.preprocessing import Preprocessing
-from l2caf.retrieval.embedder import Embedder
+from l2caf.retrieval.embed import Embedder
 from l2caf.retrieval.index import Index
 from l2caf.retrieval.scores import RANKS, clusters, contingency, mutual_information, nmi, recalled, retrieve
 
@@ -316,7 +316,7 @@ class TestProtocol:
         assert "another network" in capsys.readouterr().err
 
     def test_the_paper_stands_beside_it(self) -> None:
-        from l2caf.evaluation.retrieval_report import published_rows
+        from l2caf.reports.retrieval import published_rows
 
         rows = published_rows("cars", "npair")
         assert [row["loc"] for row in rows if row["backbone"] == "ResNet-50"] == [32.42, 61.62, 67.35]

@@ -21,12 +21,12 @@ from l2caf.cli import main
 from l2caf.errors import InputError, MethodError, NetworkError
 from l2caf.evaluation.randomize import cascade, layers_from_the_top, randomize
 from l2caf.evaluation.sanity import METHODS, sanity_check
-from l2caf.evaluation.sanity_figures import plot, sheet
 from l2caf.evaluation.similarity import MEASURES, gradient_similarity, rank_correlation, structural_similarity
 from l2caf.evaluation.verdicts import Verdict
 from l2caf.heads.head import Head
 from l2caf.methods.method import Maps, Method
 from l2caf.networks.untrained import measure_statistics
+from l2caf.tasks.sanity import plot, sheet
 from networks_for_tests import pixels, pooled, seeded
 
 

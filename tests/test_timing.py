@@ -16,10 +16,9 @@ import l2caf.evaluation.timing as timing_module
 from l2caf.cli import main
 from l2caf.errors import CatalogueError, InputError
 from l2caf.evaluation.published import published
-from l2caf.evaluation.stopwatch import Times, side_by_side
-from l2caf.evaluation.timing import NETWORKS, TITLES, Timed, paper_seconds, prepared, time_network
-from l2caf.evaluation.timing_figure import plot, short
+from l2caf.evaluation.timing import NETWORKS, TITLES, Timed, Times, paper_seconds, prepared, side_by_side, time_network
 from l2caf.networks.catalogue import CatalogueEntry, load
+from l2caf.tasks.time import plot, short
 from networks_for_tests import curved, pixels, pooled, seeded
 
 

@@ -41,8 +41,8 @@ def command(
     l2caf animate photo.jpg --seed 7 --frames 80
     """
     from ..images import open_image
-    from ..pictures.naming import target
     from ..rendering.style import Style
+    from ..tasks.outputs import target
 
     style = Style(colormap=colormap, contours=contours)
     style.check()
@@ -50,7 +50,7 @@ def command(
     path = target(out, f"{image.stem}-converging", ending=".gif")
     subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
 
-    from ..pictures.converging import film
+    from ..tasks.animate import film
 
     with terminal.working("descending"):
         index = subject.class_index(of_class) if of_class else None

@@ -10,7 +10,7 @@ import typer
 from . import options, terminal
 
 if TYPE_CHECKING:
-    from ..pictures.comparing import Comparison
+    from ..tasks.compare import Comparison
 
 
 def command(
@@ -41,8 +41,8 @@ def command(
     l2caf compare photo.jpg --network torchvision:vgg16 --contours
     """
     from ..images import open_image
-    from ..pictures.naming import target
     from ..rendering.style import Style
+    from ..tasks.outputs import target
 
     style = Style(colormap=colormap, contours=contours)
     style.check()
@@ -51,7 +51,7 @@ def command(
     subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
 
     from ..images import save_picture
-    from ..pictures.comparing import compare
+    from ..tasks.compare import compare
 
     with terminal.working("comparing"):
         comparison = compare(subject, photograph, of_class=subject.class_index(of_class) if of_class else None)

@@ -18,12 +18,12 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
     l2caf demo
     l2caf demo --out pictures
     """
-    from ..pictures.naming import ready_folder
+    from ..tasks.outputs import ready_folder
 
     ready_folder(out)
     subject = options.subject(options.DEFAULT_NETWORK, None, layer=None, select=None, whole=False, device="cpu")
 
-    from ..pictures.showcase import exhibits
+    from ..tasks.demo import exhibits
 
     made = []
     stages = exhibits(subject, out)

@@ -89,9 +89,9 @@ def command(
         )
     from .. import datasets
     from ..datasets.views import View
-    from ..evaluation.contestants import check_names
-    from ..evaluation.evaluating import REPORT, Names, run_evaluation
-    from ..evaluation.wsol import Trial
+    from ..evaluation.localization import Trial
+    from ..methods.table import check_names
+    from ..tasks.evaluate import REPORT, Names, run_evaluation
 
     methods = check_names(method or DEFAULT_METHODS)
     subject = options.subject(network, weights, layer=layer, select=None, whole=False, device=device)
@@ -119,14 +119,14 @@ def command(
 def _retrieval(
     dataset: str, root: Path, network: str, weights: Path | None, layer: str | None, device: str, **how: Any
 ) -> int:
+    from ..datasets.splits import part_of, trained_by
     from ..datasets.views import View
-    from ..evaluation.contestants import EMBEDDING_CONTESTANTS, check_names
-    from ..evaluation.evaluating import REPORT, Names, run_retrieval
-    from ..evaluation.parts import part_of, trained_by
     from ..evaluation.retrieval import RetrievalTrial
-    from ..evaluation.retrieval_report import published_rows
+    from ..methods.table import EMBEDDING_CONTESTANTS, check_names
     from ..networks.subject import device_named
-    from ..retrieval.embedder import Embedder
+    from ..reports.retrieval import published_rows
+    from ..retrieval.embed import Embedder
+    from ..tasks.evaluate import REPORT, Names, run_retrieval
 
     methods = check_names(how["method"] or tuple(EMBEDDING_CONTESTANTS), EMBEDDING_CONTESTANTS)
     methods = tuple(name for name in EMBEDDING_CONTESTANTS if name in methods)  # vanilla Grad-CAM last: others less it
@@ -151,11 +151,11 @@ def _retrieval(
 
 
 def _show_retrieval(results: Mapping[str, Any], report: Path) -> None:
-    from ..evaluation.contestants import TITLES
-    from ..evaluation.page import shown
-    from ..evaluation.retrieval_report import RETRIEVAL_MEASURES
-    from ..evaluation.sections import measures_of
-    from ..evaluation.summary import MEASURES
+    from ..evaluation.scores import MEASURES
+    from ..methods.table import TITLES
+    from ..reports.page import shown
+    from ..reports.retrieval import RETRIEVAL_MEASURES
+    from ..reports.sections import measures_of
 
     console = terminal.output()
     heads = list(RETRIEVAL_MEASURES.values())
@@ -190,10 +190,11 @@ def _same_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]
 
 
 def _show(results: Mapping[str, Any], report: Path) -> None:
-    from ..evaluation.contestants import TITLES
     from ..evaluation.published import published
-    from ..evaluation.report import measures_of, shown
-    from ..evaluation.summary import MEASURES
+    from ..evaluation.scores import MEASURES
+    from ..methods.table import TITLES
+    from ..reports.page import shown
+    from ..reports.sections import measures_of
 
     console = terminal.output()
     measures = measures_of(results)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from ..pictures.asking import FilterName, MethodName, Question, SolverName
+from ..tasks.question import FilterName, MethodName, Question, SolverName
 from . import options, terminal
 
 if TYPE_CHECKING:
-    from ..pictures.explaining import Explained, Failed
-    from ..pictures.writing import Written
+    from ..tasks.explain import Explained, Failed
+    from ..tasks.outputs import Written
 
 SHOWN = 100  # rows of the closing table; a folder of thousands would bury the summary
 
@@ -78,8 +78,8 @@ def command(
     l2caf explain photo.jpg --network torchvision:vgg16 --layer features.28 --method gradcam
     l2caf explain photos/ --json --npy > maps.json
     """
-    from ..pictures.naming import gathered, ready_folder
     from ..rendering.style import Style
+    from ..tasks.outputs import gathered, ready_folder
 
     asked: dict[str, Any] = {
         "method": method,
@@ -104,8 +104,8 @@ def command(
     subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
     question = Question(**asked, classes=[subject.class_index(text) for text in classes or []])
 
-    from ..pictures.explaining import Failed, explain_files
-    from ..pictures.writing import Writer
+    from ..tasks.explain import Failed, explain_files
+    from ..tasks.outputs import Writer
 
     writer = Writer(out, files, question, style, bare=bare, npy=npy)
     written: list[Written] = []

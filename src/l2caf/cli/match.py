@@ -11,8 +11,8 @@ from ..errors import InputError
 from . import options, terminal
 
 if TYPE_CHECKING:
-    from ..retrieval.gallery import Gallery
-    from ..retrieval.matching import Matches, Seen
+    from ..retrieval.index import Gallery
+    from ..retrieval.match import Matches, Seen
 
 
 def command(
@@ -65,8 +65,8 @@ def command(
     l2caf match bird.jpg birds/ --contrast 1:3 --signed
     """
     from ..images import open_image
-    from ..pictures.naming import gathered, ready_folder
     from ..rendering.style import Style
+    from ..tasks.outputs import gathered, ready_folder
 
     ranks = _ranks(contrast)
     if top < 1:
@@ -82,10 +82,10 @@ def command(
     from ..files import write_whole
     from ..images import save_picture
     from ..networks.subject import device_named
-    from ..retrieval.embedder import Embedder
-    from ..retrieval.gallery import CACHE, open_gallery
-    from ..retrieval.matching import match
-    from ..retrieval.sheet import sheet
+    from ..retrieval.embed import Embedder
+    from ..retrieval.index import CACHE, open_gallery
+    from ..retrieval.match import match
+    from ..tasks.match import sheet
 
     with terminal.working(f"loading {network}"):
         embedder = Embedder.load(network, weights=weights, device=device_named(device))

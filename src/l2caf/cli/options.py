@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..pictures.asking import FilterName, MethodName, SolverName
+from ..tasks.question import FilterName, MethodName, SolverName
 
 if TYPE_CHECKING:
     from ..networks.subject import Subject

@@ -68,13 +68,13 @@ def command(
     l2caf sanity holiday/ --method l2caf --method gradcam --seeds 5
     l2caf sanity holiday/ --network torchvision:resnet50 --stages 0 --out trust
     """
-    from ..evaluation.contestants import check_names
+    from ..methods.table import check_names
 
     if stages == 1 or stages < 0:
         raise InputError(f"--stages {stages} is no cascade: give 2 or more, or 0 for every layer.")
     names = check_names(method) if method else None
     photographs = _photographs(images or [], out)
-    from ..pictures.naming import ready_folder
+    from ..tasks.outputs import ready_folder
 
     ready_folder(out)
     subject = options.subject(network, weights, layer=layer, select=select, whole=False, device=device)
@@ -111,8 +111,8 @@ def command(
 def _photographs(paths: list[Path], out: Path) -> dict[str, Image.Image]:
     """The photographs by name, and the installed ones where too few are given."""
     from ..images import open_image
-    from ..pictures.naming import gathered
-    from ..pictures.samples import SAMPLES, sample_path
+    from ..tasks.outputs import gathered
+    from ..tasks.samples import SAMPLES, sample_path
 
     files, refused = gathered(paths, out=out)
     if paths and not files:
@@ -137,10 +137,10 @@ def _photographs(paths: list[Path], out: Path) -> dict[str, Image.Image]:
 def _write(
     found: Sanity, document: dict[str, Any], out: Path, network: str, view: Image.Image, *, name: str
 ) -> list[Path]:
-    from ..evaluation.sanity_figures import plot, sheet
     from ..files import write_whole
     from ..images import save_picture
     from ..rendering.figures import save
+    from ..tasks.sanity import plot, sheet
 
     paths = [out / "sanity.json", out / "sanity.png", out / "sanity-maps.png"]
     with write_whole(paths[0]) as temporary:
@@ -151,7 +151,7 @@ def _write(
 
 
 def _report(found: Sanity, written: list[Path]) -> None:
-    from ..evaluation.contestants import TITLES
+    from ..methods.table import TITLES
 
     console = terminal.output()
     columns = ["method", "test", "verdict", "likeness kept (95 %)", "rank", "SSIM", "HOG"]

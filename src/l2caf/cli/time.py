@@ -47,8 +47,8 @@ def command(
     l2caf time timm:convnext_tiny --image photo.jpg --json
     """
     from ..images import open_image
-    from ..pictures.naming import ready_folder
-    from ..pictures.samples import sample_path
+    from ..tasks.outputs import ready_folder
+    from ..tasks.samples import sample_path
 
     photograph = open_image(image or sample_path("cat"))
     ready_folder(out)
@@ -73,9 +73,9 @@ def command(
 
 
 def _write(timings: list[Timing], document: dict[str, Any], out: Path, machine: str) -> list[Path]:
-    from ..evaluation.timing_figure import plot
     from ..files import write_whole
     from ..rendering.figures import save
+    from ..tasks.time import plot
 
     paths = [out / "time.json", out / "time.png"]
     with write_whole(paths[0]) as temporary:
@@ -86,7 +86,7 @@ def _write(timings: list[Timing], document: dict[str, Any], out: Path, machine: 
 
 def _report(timings: list[Timing], machine: str, written: list[Path]) -> None:
     from ..evaluation.timing import TITLES
-    from ..evaluation.timing_figure import short
+    from ..tasks.time import short
 
     console = terminal.output()
     columns = ["network", "weights", "solver", *TITLES.values(), "steps"]

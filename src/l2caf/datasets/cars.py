@@ -11,9 +11,8 @@ import numpy as np
 
 from ..boxes import as_boxes
 from ..errors import DatasetError
+from .annotations import Line, Missing, existing_folder, find_file, find_folder, listed, one_of, present
 from .dataset import Dataset, Sample
-from .lines import Line
-from .places import Missing, existing_folder, find_file, find_folder, listed, one_of, present
 
 _WHAT = "CARS196"
 _FIRST_HALF = 98  # retrieval trains on the classes up to here and tests on those above

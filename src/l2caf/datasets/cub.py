@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from ..boxes import as_boxes
+from .annotations import Line, Missing, existing_folder, find_file, find_folder, one_of, present, read_lines
 from .dataset import Dataset, Sample
-from .lines import Line, read_lines
-from .places import Missing, existing_folder, find_file, find_folder, one_of, present
 
 _WHAT = "CUB-200-2011"
 _FIRST_HALF = 100  # retrieval trains on the classes up to here and tests on those above

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..errors import DatasetError, ImageError
 from ..images import image_files
+from .annotations import existing_folder
 from .dataset import Dataset, Sample, index_of_names
-from .places import existing_folder
 
 
 def read(root: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> Dataset:

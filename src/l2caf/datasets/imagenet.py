@@ -10,11 +10,20 @@ from ..boxes import as_boxes
 from ..errors import DatasetError
 from ..images import SUFFIXES
 from ..networks.class_names import IMAGENET_CLASSES, imagenet_class_names
+from .annotations import Missing, existing_folder, listed, present
 from .dataset import Dataset, Sample
-from .imagenet_labels import GROUND_TRUTH, SYNSET, Labels, synset_labels
-from .imagenet_xml import Annotation, read_xml
-from .places import Missing, existing_folder, listed, present
-from .wsol import BOXES, IDS, LABELS, read_lists
+from .imagenet_annotations import (
+    BOXES,
+    GROUND_TRUTH,
+    IDS,
+    LABELS,
+    SYNSET,
+    Annotation,
+    Labels,
+    read_lists,
+    read_xml,
+    synset_labels,
+)
 
 _WHAT = "ImageNet's validation images"
 _IMAGES = (

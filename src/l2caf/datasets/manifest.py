@@ -11,9 +11,8 @@ from pathlib import Path
 
 from ..boxes import as_boxes
 from ..errors import DatasetError
+from .annotations import Line, Missing, present, read_text
 from .dataset import Dataset, Sample, index_of_names
-from .lines import Line, read_text
-from .places import Missing, present
 
 COLUMNS = ("file", "label", "x0", "y0", "x1", "y1")
 _EDGES = COLUMNS[2:]

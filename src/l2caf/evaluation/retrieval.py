@@ -18,15 +18,15 @@ from ..datasets.views import View
 from ..errors import InputError
 from ..heads.head import Head
 from ..heatmap import Heatmap
+from ..methods.table import EMBEDDING_CONTESTANTS, check_names
 from ..recording.borrow import borrowed, unwrap
 from ..recording.replay import Replay
-from ..retrieval.embedder import Embedder, checked
+from ..retrieval.embed import Embedder, checked
 from ..retrieval.scores import RANKS, Retrieved, clusters, contingency, mutual_information, recalled, retrieve
-from .contestants import EMBEDDING_CONTESTANTS, check_names
+from ..runs.rows import Row
 from .intervals import RESAMPLES, Interval, mean_interval
-from .measuring import THRESHOLD, THRESHOLDS, localisation_rows, maps_of, outcome_of
-from .rowfile import Row
-from .summary import Table, compared, percent, tables_of
+from .protocol import THRESHOLD, THRESHOLDS, localisation_rows, maps_of, outcome_of
+from .scores import Table, compared, percent, tables_of
 
 SIGNIFICANT = 7  # digits of an embedding's numbers: as many as float32 has
 MEASURED = ("loc", "gt_known", "pointing")

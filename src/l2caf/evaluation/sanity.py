@@ -22,12 +22,12 @@ from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter, as_objective
 from ..methods.method import Method
+from ..methods.table import CONTESTANTS
 from ..networks.untrained import measure_statistics
 from ..objectives.output import ClassOblivious
 from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Select
 from ..recording.replay import Replay
-from .contestants import CONTESTANTS
 from .randomize import STAGES, Stage, cascade, randomize
 from .similarity import MEASURES
 from .verdicts import MethodSanity, Sanity

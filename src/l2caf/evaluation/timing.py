@@ -8,8 +8,9 @@ steps; it is timed for a few, and the rest is extrapolated, since steps are alik
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,7 +24,6 @@ from ..networks.catalogue import CatalogueEntry, load
 from ..networks.untrained import measure_statistics
 from ..solvers.gradient_descent import GradientDescent
 from .published import published
-from .stopwatch import Times, side_by_side
 
 NETWORKS = (
     "efficientnet_lite0",
@@ -40,11 +40,9 @@ TITLES = {
     "vanilla": "L2-CAF, vanilla descent",
 }
 """What is timed, quickest first: the last two are the paper's own procedure."""
-
 ROUNDS = 5
 PATIENCE = 2.0  # seconds: a descent that takes longer is not run in every round
 SHORT, LONG = 1, 4  # steps of the vanilla form that are really taken: their difference is the cost of a step
-
 _PAPER_NAMES = {"densenet161": "DenseNet-161", "vgg16": "VGG", "googlenet": "GoogLeNet"}
 _PAPER_ROWS = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "grad_cam"}
 
@@ -187,3 +185,52 @@ def _once(network: nn.Module, image: Tensor) -> tuple[float, int]:
 def _extrapolated(times: Times, steps: int) -> float:
     few, more = times.seconds(f"vanilla {SHORT}"), times.seconds(f"vanilla {LONG}")
     return few + (steps - SHORT) * max(0.0, more - few) / (LONG - SHORT)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds a round of each contestant, round by round."""
+
+    rounds: Mapping[str, list[float]]
+
+    def seconds(self, one: str) -> float:
+        """The median over the rounds."""
+        return statistics.median(self.rounds[one])
+
+    def milliseconds(self, one: str) -> float:
+        return 1000 * self.seconds(one)
+
+    def ratio(self, one: str, other: str) -> float:
+        """The median over the rounds of one's time over the other's."""
+        return statistics.median(self._ratios(one, other))
+
+    def spread(self, one: str, other: str) -> str:
+        """The quartiles of that ratio."""
+        low, _, high = statistics.quantiles(self._ratios(one, other), n=4)
+        return f"{low:.2f}-{high:.2f}"
+
+    def _ratios(self, one: str, other: str) -> list[float]:
+        return [a / b for a, b in zip(self.rounds[one], self.rounds[other], strict=True)]
+
+
+def side_by_side(
+    contestants: Mapping[str, Callable[[], Any]],
+    *,
+    rounds: int = 9,
+    warm_up: int = 2,
+    advance: Callable[[], None] = lambda: None,
+) -> Times:
+    """Time the contestants in turn, round after round; `advance` is called after every round.
+
+    >>> sorted(side_by_side({"nothing": int, "something": dict}, rounds=3).rounds)
+    ['nothing', 'something']
+    """
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(warm_up + rounds):
+        for name, run in contestants.items():
+            began = time.perf_counter()
+            run()
+            if number >= warm_up:
+                times[name].append(time.perf_counter() - began)
+        advance()
+    return Times(times)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ExtraError, InputError
-from .embedder import Vectors, on_circle
+from .embed import Vectors, on_circle
 from .index import Index, Ints
 
 RANKS = (1, 2, 4, 8)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from ..errors import InputError
-from ..methods.attention_filter import AttentionFilter
-from ..methods.cam import CAM
-from ..methods.grad_cam import GradCAM, GradCAMAbs
-from ..methods.method import Method
 from ..objectives.classes import ClassSpecific
+from .attention_filter import AttentionFilter
+from .cam import CAM
+from .grad_cam import GradCAM, GradCAMAbs
+from .method import Method
 
 # Each is asked about one class a sample; the class-oblivious filter has no use for it.
 CONTESTANTS: dict[str, Callable[[Sequence[int]], Method]] = {

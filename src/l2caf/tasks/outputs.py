@@ -1,20 +1,79 @@
-"""Explained photographs to files, each whole or not at all."""
+"""Which photographs are meant, what the pictures of them are called, and how they are written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from ..errors import InputError
+from ..errors import FileError, ImageError, InputError
 from ..files import write_whole
+from ..images import image_files
 from ..rendering.style import Style
-from .asking import Question
-from .explaining import Explained, sheet
-from .naming import names_for
+from .explain import Explained, sheet
+from .question import Question
+
+
+def gathered(paths: Iterable[Path], *, out: Path) -> tuple[list[Path], list[tuple[Path, ImageError]]]:
+    """The photographs that files and folders stand for, each once, and the paths that stand for none.
+
+    What lies in the folder for our own pictures is not taken for a photograph, unless it is named outright.
+    """
+    found: dict[Path, Path] = {}
+    refused: list[tuple[Path, ImageError]] = []
+    home = out.resolve()
+    for path in paths:
+        if path.is_dir() and path.resolve() == home:
+            raise InputError(f"The pictures would lie among the photographs of '{path}': give another --out.")
+        try:
+            files = image_files(path)
+        except ImageError as error:
+            refused.append((path, error))
+            continue
+        if path.is_dir():
+            files = [file for file in files if not file.resolve().is_relative_to(home)]
+        for file in files:
+            found.setdefault(file.resolve(), file)
+    return list(found.values()), refused
+
+
+def names_for(files: Sequence[Path], *, suffix: str) -> dict[Path, str]:
+    """A name for the picture of each file, without its ending; two files never share one.
+
+    >>> list(names_for([Path("a/cat.jpg"), Path("b/Cat.png")], suffix="l2caf").values())
+    ['cat-l2caf', 'Cat-2-l2caf']
+    """
+    taken: set[str] = set()
+    names: dict[Path, str] = {}
+    for file in files:
+        stem = file.stem[:100] or "picture"
+        name, number = f"{stem}-{suffix}", 2
+        while name.casefold() in taken:  # some disks do not tell Cat from cat
+            name, number = f"{stem}-{number}-{suffix}", number + 1
+        taken.add(name.casefold())
+        names[file] = name
+    return names
+
+
+def ready_folder(folder: Path) -> Path:
+    """Make the folder for pictures before any work is done, or say why not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"'{folder}' cannot be made a folder for pictures ({reason}): give another --out.") from error
+    return folder
+
+
+def target(out: Path, name: str, *, ending: str) -> Path:
+    """Where one picture goes: `out` itself if it names such a file, else `name` in the folder `out`."""
+    if out.suffix.lower() == ending:
+        ready_folder(out.parent)
+        return out
+    return ready_folder(out) / f"{name}{ending}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from PIL import Image
 from ..rendering.grid import Cell, grid
 from ..rendering.overlay import overlay
 from ..rendering.style import Style, note
-from .matching import Matches, Pair, Seen
+from ..retrieval.match import Matches, Pair, Seen
 
 _NUMBER = re.compile(r"^\d+[._ -]+")
 

@@ -17,13 +17,12 @@ from ..datasets.loading import Batch, batches
 from ..datasets.views import View
 from ..heatmap import Heatmap
 from ..localization import overlap_of
+from ..runs.rows import Row, RowFile
 from .metrics import foreground_ratio, pointed
-from .rowfile import Row, RowFile
 
 THRESHOLD = 0.2  # the share of the maximum at which CAM and the paper cut a map
 THRESHOLDS = (0.05, 0.1, 0.15, THRESHOLD, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7)
 DIGITS = 9  # more than any score needs, and few enough that a file does not drown in noise
-
 Watch = Callable[[int, int, Mapping[str, float]], None]
 
 

@@ -7,12 +7,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .gallery import Tile
+from ..evaluation.published import published
 from .page import shown, table, unread, write_page
-from .published import published
-from .sections import curve, differences, histogram, measures_of, note_on_scores, scores, telling_images
-
-__all__ = ["measures_of", "shown", "write_report"]
+from .sections import curve, differences, histogram, note_on_scores, scores, telling_images
+from .tiles import Tile
 
 
 def write_report(

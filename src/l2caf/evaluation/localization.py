@@ -17,13 +17,11 @@ from ..datasets.views import View
 from ..errors import InputError
 from ..heads.head import Head
 from ..heatmap import Heatmap
+from ..methods.table import CONTESTANTS, check_names
 from ..recording.borrow import borrowed, unwrap
 from ..recording.replay import Replay
-from .contestants import CONTESTANTS, check_names
-from .measuring import THRESHOLD, THRESHOLDS, Watch, evaluate, localisation_rows, maps_of, outcome_of
-from .rowfile import Row
-
-__all__ = ["THRESHOLD", "THRESHOLDS", "Trial", "Watch", "evaluate"]
+from ..runs.rows import Row
+from .protocol import THRESHOLD, THRESHOLDS, localisation_rows, maps_of, outcome_of
 
 
 @dataclass(frozen=True)

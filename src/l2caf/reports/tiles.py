@@ -12,11 +12,11 @@ from PIL import Image
 
 from ..datasets.dataset import Dataset
 from ..datasets.loading import batches
+from ..evaluation.protocol import THRESHOLD, Trial, maps_of
+from ..evaluation.scores import Table
 from ..localization import boxes_of
 from ..rendering.marks import Box
 from ..rendering.overlay import overlay
-from .measuring import THRESHOLD, Trial, maps_of
-from .summary import Table
 
 TRUTH, OURS = "#00c853", "#2979ff"  # green and blue
 SHOWN = 6  # images a section

@@ -10,10 +10,10 @@ from PIL import Image
 
 from ..datasets.dataset import Dataset
 from ..datasets.loading import batches
+from ..evaluation.protocol import maps_of
+from ..evaluation.retrieval import Gallery, RetrievalTrial
 from ..rendering.overlay import overlay
-from .gallery import embedded
-from .measuring import maps_of
-from .retrieval import Gallery, RetrievalTrial
+from .tiles import embedded
 
 QUERIES, NEIGHBOURS = 6, 5
 

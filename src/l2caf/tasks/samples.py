@@ -18,7 +18,6 @@ SAMPLES = {
     "rocket": "rocket.jpg",
 }
 """Name here, and file in scikit-image's own folder."""
-
 # The parts with the object in them: square, so that the two make one picture of equal halves.
 _CAT, _CUP = (90, 0, 390, 300), (100, 0, 460, 360)
 

@@ -13,10 +13,10 @@ from ..images import save_picture
 from ..networks.subject import Subject, percent
 from ..rendering.grid import grid
 from ..rendering.style import Style
-from .asking import Question
-from .comparing import compare
-from .converging import film
-from .explaining import Explained, explain_image
+from .animate import film
+from .compare import compare
+from .explain import Explained, explain_image
+from .question import Question
 from .samples import SAMPLES, sample, two_objects
 
 CLASSES = ("tiger cat", "espresso")  # what is on the left and on the right of the two objects

@@ -19,7 +19,7 @@ from ..networks.subject import Prediction, Subject, probabilities
 from ..objectives.classes import ClassSpecific
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
-from .explaining import photograph_title
+from .explain import photograph_title
 
 
 @dataclass(frozen=True)

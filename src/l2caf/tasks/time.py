@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..evaluation.timing import TITLES, Timing
 from ..rendering.figures import COLORS, FAINT, INK, figure, plain
-from .timing import TITLES, Timing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 _COLORS = dict(zip(TITLES, ("#9aa0a6", COLORS[2], COLORS[0], COLORS[4], COLORS[1]), strict=True))
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ..evaluation.scores import MEASURES
+from ..methods.table import TITLES
 from ..rendering.figures import COLORS, figure, plain
-from .contestants import TITLES
-from .gallery import Tile, embedded
 from .page import shown, svg, table
-from .summary import MEASURES
+from .tiles import Tile, embedded
 
 
 def measures_of(results: Mapping[str, Any]) -> list[str]:

@@ -28,8 +28,8 @@ from ..networks.model import CatalogueEntry
 from ..networks.subject import Subject
 from ..objectives.output import Similarity
 from ..recording.borrow import borrowed, unwrap
-from .embedder import Embedder, Vectors, on_circle
-from .gallery import Gallery
+from .embed import Embedder, Vectors, on_circle
+from .index import Gallery
 
 
 @dataclass(frozen=True)

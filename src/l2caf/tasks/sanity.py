@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from ..evaluation.similarity import MEASURES, TITLES
+from ..evaluation.verdicts import Sanity
+from ..methods.table import TITLES as METHOD_TITLES
 from ..rendering.figures import COLORS, figure, plain
 from ..rendering.grid import grid
 from ..rendering.overlay import overlay
-from .contestants import TITLES as METHOD_TITLES
-from .similarity import MEASURES, TITLES
-from .verdicts import Sanity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 _SHORT = {
     "l2caf": "L2-CAF, any class",

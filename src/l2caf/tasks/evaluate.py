@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ..datasets.dataset import Dataset
+from ..evaluation.localization import Trial
+from ..evaluation.protocol import THRESHOLD, Watch, evaluate
+from ..evaluation.protocol import Trial as AnyTrial
+from ..evaluation.retrieval import Gallery, RetrievalTrial, retrieval_tables, summarise_retrieval
+from ..evaluation.scores import Table, summarise, tables_of
 from ..files import write_whole
-from .gallery import Tile, sections, tiles
-from .measuring import THRESHOLD, Watch, evaluate
-from .measuring import Trial as AnyTrial
-from .report import write_report
-from .retrieval import Gallery, RetrievalTrial, retrieval_tables, summarise_retrieval
-from .retrieval_report import write_retrieval_report
-from .retrieved import strips
-from .summary import Table, summarise, tables_of
-from .wsol import Trial
+from ..reports.localization import write_report
+from ..reports.neighbours import strips
+from ..reports.retrieval import write_retrieval_report
+from ..reports.tiles import Tile, sections, tiles
 
 RESULTS, REPORT = "results.json", "report.html"
 

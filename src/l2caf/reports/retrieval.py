@@ -7,12 +7,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .contestants import TITLES
-from .gallery import Tile
+from ..evaluation.published import published
+from ..methods.table import TITLES
+from .neighbours import Strip, as_html
 from .page import shown, table, unread, write_page
-from .published import published
-from .retrieved import Strip, as_html
 from .sections import curve, differences, histogram, note_on_scores, scores, telling_images
+from .tiles import Tile
 
 RETRIEVAL_MEASURES = {"r1": "R@1", "r2": "R@2", "r4": "R@4", "r8": "R@8", "nmi": "NMI"}
 _LOSSES = {"triplet": "triplet", "npair": "n-pair"}

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..runs.rows import Row
 from .box_accuracy import V1_NEEDED, V2_NEEDED, box_accuracy, box_accuracy_interval
 from .intervals import Interval, mean_interval, paired_difference
 from .metrics import classified, foreground_histogram, localised, located
-from .rowfile import Row
 
 BEYOND_HALF = float(np.nextafter(0.5, 1))  # retrieval asks for an IoU above one half, classification for at least that
 MEASURES = {

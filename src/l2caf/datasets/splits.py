@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import datasets
-from ..datasets.dataset import Dataset
 from ..errors import InputError
 from ..networks.embedding import SUFFIX, EmbeddingConfig, read_config
+from .dataset import Dataset
 
 PARTS = ("unseen", "seen", "held-out", "all")
 _HALVES = {"unseen": "second", "seen": "first", "held-out": "first", "all": "all"}

@@ -1,1 +1,0 @@
-"""From photographs to finished pictures: the room behind every door (the command line, the page, Python)."""

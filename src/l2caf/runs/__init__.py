@@ -1,0 +1,1 @@
+"""The same block function here, in a process or on a cluster."""

@@ -1,0 +1,1 @@
+"""One file for each thing that a door offers: typed request in, typed result out."""
