@@ -23,7 +23,7 @@ from l2caf.images import open_image
 from l2caf.networks import catalogue
 from l2caf.networks.embedding import read_config, read_embedding, save_embedding
 from l2caf.training import sources
-from l2caf.training.recipes.retrieval import CHECKPOINT, RetrievalRecipe, train_retrieval
+from l2caf.training.retrieval.recipe import CHECKPOINT, RetrievalRecipe, train_retrieval
 
 QUICK = RetrievalRecipe(
     freeze="trunk", views=1, dimension=16, iterations=20, measure_every=5, patience=100, held_out=0.25

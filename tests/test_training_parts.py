@@ -12,9 +12,9 @@ from torch import nn
 from l2caf.errors import DatasetError, InputError
 from l2caf.networks.embedding import load_backbone, pca
 from l2caf.training.batches import ClassBatches, hold_out, share_of
-from l2caf.training.cutting import Cut, auto_cut, resolve
-from l2caf.training.losses import NPair, SemiHardTriplet, loss_by_name
-from l2caf.training.moving import Averages
+from l2caf.training.freezing import Cut, auto_cut, resolve
+from l2caf.training.retrieval.losses import NPair, SemiHardTriplet, loss_by_name
+from l2caf.training.state import Averages
 
 LABELS = np.repeat(np.arange(5), 6)
 

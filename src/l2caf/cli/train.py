@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..datasets import Dataset
-    from ..training.recipes.retrieval import TrainingResult
+    from ..training.retrieval.recipe import TrainingResult
     from ..training.trainer import Watch
 
 DATA, BATCH, STEPS = "The data", "What a batch is", "How it learns"
@@ -119,7 +119,7 @@ def retrieval(
     l2caf train retrieval folder products/ --backbone timm:resnet50 --loss npair
     torchrun --nproc-per-node 2 -m l2caf train retrieval cars /data/cars --out cars
     """
-    from ..training.recipes.retrieval import RetrievalRecipe, train_retrieval
+    from ..training.retrieval.recipe import RetrievalRecipe, train_retrieval
 
     recipe = RetrievalRecipe(
         backbone=backbone,

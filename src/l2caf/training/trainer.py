@@ -11,12 +11,11 @@ from typing import Any
 import torch
 
 from .batches import ClassBatches, Ints, share_of
-from .losses import EmbeddingLoss
-from .measuring import HeldOut
-from .moving import Averages, Moving, all_finite, put, weights_of
 from .processes import gather
-from .resuming import RunState
+from .retrieval.losses import EmbeddingLoss
+from .retrieval.start import HeldOut, Moving
 from .sources import Source
+from .state import Averages, RunState, all_finite, put, weights_of
 
 Watch = Callable[[str, int, int, Mapping[str, float]], None]
 """Called with what is being done, how much of it, of how much, and numbers to show."""

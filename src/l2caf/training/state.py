@@ -1,4 +1,4 @@
-"""The state of a run on disk: enough to go on as if nothing had happened."""
+"""What changes while a network is trained: weights, their running mean, and the state of a run on disk."""
 
 from __future__ import annotations
 
@@ -9,10 +9,57 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from ..errors import FileError, WeightsError
 from ..files import write_whole
-from .moving import State
+
+State = dict[str, Tensor]
+
+
+def weights_of(module: nn.Module) -> State:
+    """A copy of the parameters, on the processor. Buffers do not move."""
+    return {name: value.detach().cpu().clone() for name, value in module.named_parameters()}
+
+
+def put(weights: Mapping[str, Tensor], module: nn.Module) -> None:
+    """Set the parameters."""
+    with torch.no_grad():
+        for name, value in module.named_parameters():
+            value.copy_(weights[name])
+
+
+class Averages:
+    """A running mean of the weights, and the same drawn back towards where they started.
+
+    What a backbone knew of other classes is lost little by little as its weights leave their start. Half-way between
+    start and goal a network keeps nearly all of the old and has most of the new (Wortsman et al., CVPR 2022).
+
+    decay   of the running mean, an iteration; smaller at first, so that the start does not linger by accident
+    keep    share of the start in what is shipped: 0 is the running mean itself, 1 would be the start
+    """
+
+    def __init__(self, start: State, *, decay: float, keep: float) -> None:
+        self.start = start
+        self.mean = {name: value.clone() for name, value in start.items()}
+        self.decay = decay
+        self.keep = keep
+
+    def add(self, module: nn.Module, iteration: int) -> None:
+        """Take in the weights after an iteration."""
+        rate = 1 - min(self.decay, (1 + iteration) / (10 + iteration))
+        for name, value in module.named_parameters():
+            self.mean[name].lerp_(value.detach().to(self.mean[name].device), rate)
+
+    def shipped(self) -> State:
+        """keep · start + (1 − keep) · mean."""
+        return {name: torch.lerp(value, self.start[name], self.keep) for name, value in self.mean.items()}
+
+
+def all_finite(weights: Mapping[str, Tensor]) -> bool:
+    """Whether there is no NaN and no infinity among them."""
+    return all(bool(value.isfinite().all()) for value in weights.values())
+
 
 FILE = "resume.pt"
 

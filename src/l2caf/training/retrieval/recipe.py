@@ -21,14 +21,21 @@ from ...errors import InputError, TrainingError
 from ...networks.embedding import Backbone, EmbeddingConfig, EmbeddingNetwork, load_backbone, save_embedding
 from ..batches import ClassBatches, Ints, hold_out, share_of
 from ..curves import write_curves
-from ..cutting import Cut, resolve
-from ..losses import EmbeddingLoss, loss_by_name
-from ..measuring import HeldOut
-from ..moving import Averages, Moving, put, weights_of
-from ..preparing import labels_of, probe_of, readable, scores_before_training, source_of, start_from_backbone
+from ..freezing import Cut, resolve
 from ..processes import start
-from ..resuming import RunState
+from ..state import Averages, RunState, put, weights_of
 from ..trainer import Limits, Trainer, Watch
+from .losses import EmbeddingLoss, loss_by_name
+from .start import (
+    HeldOut,
+    Moving,
+    labels_of,
+    probe_of,
+    readable,
+    scores_before_training,
+    source_of,
+    start_from_backbone,
+)
 
 CHECKPOINT = "embedding.safetensors"
 BATCH = 64  # pictures, where nothing else is asked for

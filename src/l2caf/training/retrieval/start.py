@@ -1,24 +1,78 @@
-"""What a recipe starts from: readable pictures, parted; a network that has seen no labels; features at its cut."""
+"""Before training: readable pictures, the part that moves, a start from the principal axes, held-out R@1."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..datasets import Dataset, Sample
-from ..errors import DatasetError, L2cafError
-from ..images import open_image
-from ..networks.embedding import Backbone, EmbeddingNetwork, pca
-from .augmenting import Views
-from .batches import Ints
-from .cutting import EVERYTHING, NOTHING, Cut
-from .measuring import HeldOut, run_from_cut
-from .sources import LivePictures, Source, store_features
+from ...datasets import Dataset, Sample
+from ...errors import DatasetError, L2cafError
+from ...images import open_image
+from ...networks.embedding import Backbone, EmbeddingNetwork, pca
+from ...retrieval.scores import recalled, retrieve
+from ..batches import Ints
+from ..freezing import EVERYTHING, NOTHING, Cut
+from ..sources import LivePictures, Source, Views, store_features
+
+
+class Moving(nn.Module):
+    """From features at the cut to embeddings; its parameters are the network's own.
+
+    It stays in eval mode: the batches are small and of few classes, and statistics taken from them would be worse
+    than those that the backbone brings.
+    """
+
+    def __init__(self, network: EmbeddingNetwork, cut: Cut) -> None:
+        super().__init__()
+        self.upper = cut.upper
+        self.pool = network.pool
+        self.embed = network.embed
+        self.eval()
+
+    def pooled(self, features: Tensor) -> Tensor:
+        return self.pool(self.upper(features))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.embed(self.pooled(features))
+
+
+AT_ONCE = 64  # pictures that run through a network together
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Pictures by their places in a source, their labels, and how embeddings of them are compared."""
+
+    source: Source
+    places: Ints
+    labels: Ints
+    normalized: bool
+    device: torch.device
+
+    def __bool__(self) -> bool:
+        return len(self.places) > 0
+
+    def recall(self, part: Callable[[Tensor], Tensor]) -> float:
+        """The share of the pictures whose nearest other one is of their class; `part` goes on from the cut."""
+        embeddings = run_from_cut(part, self.source, self.places, device=self.device)
+        found = retrieve(embeddings.numpy(), self.labels, normalized=self.normalized, top=1)
+        return float(recalled(found, self.labels, rank=1).mean())
+
+
+def run_from_cut(part: Callable[[Tensor], Tensor], source: Source, places: Ints, *, device: torch.device) -> Tensor:
+    """What a part of a network makes of the plain view of pictures, without gradients, on the processor."""
+    with torch.no_grad():
+        made = [
+            part(source.plain(places[first : first + AT_ONCE]).to(device)).float().cpu()
+            for first in range(0, len(places), AT_ONCE)
+        ]
+    return torch.cat(made)
+
 
 ENOUGH = 4096  # pictures whose features tell the principal axes
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import ExtraError, InputError
+from ...errors import ExtraError, InputError
 
 MARGIN = 0.2
 

@@ -1,0 +1,1 @@
+"""Retrieval networks: what is trained, and how."""
