@@ -13,7 +13,7 @@ from l2caf.datasets.loading import batches
 from l2caf.datasets.views import View
 from l2caf.preprocessing import Preprocessing
 
-HOME = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[2] / "shared" / "data"))
+HOME = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDERS = {"imagenet": "imagenet-val", "cub": "cub-36", "cars": "cars-24"}
 
 pytestmark = [

@@ -360,7 +360,7 @@ def test_parts_of_a_dataset(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 @pytest.mark.dataset

@@ -494,7 +494,7 @@ def test_own_module_that_cannot_be_imported(tmp_path: Path) -> None:
 
 # Real photographs
 
-DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[3] / "shared" / "data"))
 VALIDATION = DATA / "imagenet-val"
 BROUGHT_WEIGHTS = DATA / "weights" / "resnet50-keras-v1-fp16.safetensors"
 
@@ -518,7 +518,7 @@ def test_default_network_is_as_accurate_as_published(default: catalogue.Catalogu
     assert share_right(default, 100) >= 0.7
 
 
-BROUGHT = Path(__file__).parents[1] / "examples" / "resnet50_v1.py"
+BROUGHT = Path(__file__).parents[2] / "examples" / "resnet50_v1.py"
 
 
 @pytest.mark.dataset

@@ -264,7 +264,7 @@ def test_a_scripted_table_gives_known_scores() -> None:
     assert scores["max_box_acc_v2"]["value"] == pytest.approx(100 * 2 / 3, abs=1e-3)
 
 
-DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 @pytest.mark.dataset
