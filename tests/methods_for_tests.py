@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from l2caf.objectives.objective.classes import ClassSpecific
 from torch import nn
 
 import networks_for_tests as nets
@@ -13,6 +12,7 @@ from l2caf.methods.attention_filter import AttentionFilter
 from l2caf.methods.cam import CAM
 from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
+from l2caf.objectives.classes import ClassSpecific
 from l2caf.solvers.gradient_descent import GradientDescent
 
 METHODS: dict[str, Method] = {

@@ -13,16 +13,22 @@ L2cafError
 ├── MethodError             this method, filter or solver does not fit this problem
 ├── TrainingError           training that had to stop
 ├── FileError               something that cannot be written
+├── Cancelled               work that was stopped from outside, at a point where nothing is lost
 └── ExtraError              a part that is not installed
 
-Every message is one sentence that names the fault and the remedy.
+Every message is one sentence that names the fault and the remedy. An error about one setting knows its `field`; a door
+says it in its own words: `top` becomes `--top` on the command line, and a marked control on a page.
 """
 
 from __future__ import annotations
 
 
 class L2cafError(Exception):
-    """Base of everything that l2caf raises on purpose."""
+    """Base of everything that l2caf raises on purpose; `field` names the setting at fault, where it is one."""
+
+    def __init__(self, *args: object, field: str | None = None) -> None:
+        super().__init__(*args)
+        self.field = field
 
 
 class InputError(L2cafError, ValueError):
@@ -71,6 +77,10 @@ class TrainingError(L2cafError):
 
 class FileError(L2cafError, OSError):
     """Something that cannot be written."""
+
+
+class Cancelled(L2cafError):  # noqa: N818 - nothing is at fault
+    """Work that was stopped from outside; `progress` raises it."""
 
 
 class ExtraError(L2cafError, ImportError):

@@ -7,13 +7,13 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from l2caf.objectives.objective.classes import ClassSpecific
 from torch import Tensor, nn
 
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import InputError, NetworkError, OutputError
 from l2caf.networks.imports import import_timm, import_torchvision
+from l2caf.objectives.classes import ClassSpecific
 from l2caf.solvers.gradient_descent import GradientDescent
 from methods_for_tests import METHODS
 from networks_for_tests import pixels, seeded

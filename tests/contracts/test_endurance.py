@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 import torch
-from l2caf.objectives.objective.classes import ClassSpecific
 
 import l2caf
 import networks_for_tests as nets
+from l2caf.objectives.classes import ClassSpecific
 from l2caf.recording import borrow as custody
 from methods_for_tests import METHODS
 from networks_for_tests import pixels, seeded

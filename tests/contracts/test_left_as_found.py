@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from l2caf.objectives.objective.classes import ClassSpecific
 from torch import Tensor, nn
 
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import L2cafError
+from l2caf.objectives.classes import ClassSpecific
 from l2caf.recording.borrow import _CHECKPOINTS
 from methods_for_tests import METHODS, NETWORKS, PAIRS
 from networks_for_tests import pixels, seeded

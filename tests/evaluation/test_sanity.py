@@ -12,7 +12,6 @@ import scipy.stats
 import skimage.feature
 import skimage.metrics
 import torch
-from l2caf.objectives.objective.output import ClassOblivious
 from PIL import Image
 from torch import Tensor, nn
 
@@ -20,12 +19,14 @@ import l2caf.evaluation.sanity as sanity_module
 from l2caf.cli import main
 from l2caf.errors import InputError, MethodError, NetworkError
 from l2caf.evaluation.randomize import cascade, layers_from_the_top, randomize
-from l2caf.evaluation.sanity import METHODS, sanity_check
+from l2caf.evaluation.sanity import sanity_check
 from l2caf.evaluation.similarity import MEASURES, gradient_similarity, rank_correlation, structural_similarity
 from l2caf.evaluation.verdicts import Verdict
 from l2caf.heads.head import Head
 from l2caf.methods.method import Maps, Method
+from l2caf.methods.table import METHODS
 from l2caf.networks.untrained import measure_statistics
+from l2caf.objectives.output import ClassOblivious
 from l2caf.tasks.sanity import plot, sheet
 from networks_for_tests import pixels, pooled, seeded
 
@@ -144,7 +145,7 @@ def test_a_head_that_normalises_is_said_to_be_kept_before_its_logits(images: Ten
 def test_all_methods_are_measured_at_every_stage(network: nn.Module, images: Tensor) -> None:
     calls = []
     found = sanity_check(network, images, seeds=2, stages=3, advance=lambda: calls.append(1))
-    assert tuple(found.methods) == METHODS
+    assert tuple(found.methods) == METHODS.default_in("evaluate")
     assert len(calls) == 2 * 3
     assert found.depths == [0, 1, 2, 4] or found.depths == [0, 1, 3, 4]
     for name, method in found.methods.items():
@@ -412,11 +413,10 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written(
 
 
 def test_objectives_that_are_oblivious_are_told_apart() -> None:
-    from l2caf.objectives.objective.classes import ClassSpecific
-
     from l2caf.evaluation.sanity import _is_oblivious
     from l2caf.methods.attention_filter import AttentionFilter
     from l2caf.methods.grad_cam import GradCAM
+    from l2caf.objectives.classes import ClassSpecific
 
     assert _is_oblivious(AttentionFilter())
     assert _is_oblivious(AttentionFilter(ClassOblivious()))

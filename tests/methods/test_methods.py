@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from l2caf.objectives.objective.classes import ClassSpecific
 from torch import Tensor, nn
 
 import networks_for_tests as nets
@@ -19,6 +18,7 @@ from l2caf.methods.cam import CAM
 from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
 from l2caf.networks.imports import import_torchvision
+from l2caf.objectives.classes import ClassSpecific
 from l2caf.recording.replay import Replay
 from methods_for_tests import METHODS, NETWORKS, PAIRS
 from networks_for_tests import pixels, seeded

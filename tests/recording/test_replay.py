@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from l2caf.objectives.objective.output import ClassOblivious
 from torch import Tensor, nn
 
 import l2caf
@@ -16,6 +15,7 @@ from l2caf.errors import NetworkError
 from l2caf.filters import UnitL2
 from l2caf.heads.head import Head
 from l2caf.networks.imports import import_timm, import_torchvision
+from l2caf.objectives.output import ClassOblivious
 from l2caf.problem import pose
 from l2caf.recording.inputs import Select, select_output
 from l2caf.recording.replay import OUTPUT, Replay

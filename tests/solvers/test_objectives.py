@@ -7,15 +7,15 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from l2caf.objectives.objective.classes import ClassSpecific
-from l2caf.objectives.objective.objective import Objective
-from l2caf.objectives.objective.output import ClassOblivious, Similarity
 from torch import Tensor
 
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import ClassError, InputError, LayerError, OutputError
 from l2caf.methods.attention_filter import as_objective
+from l2caf.objectives.classes import ClassSpecific
+from l2caf.objectives.objective import Objective
+from l2caf.objectives.output import ClassOblivious, Similarity
 from l2caf.recording.replay import Replay
 from networks_for_tests import pixels, seeded
 

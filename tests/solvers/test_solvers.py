@@ -9,9 +9,6 @@ from dataclasses import dataclass
 import numpy
 import pytest
 import torch
-from l2caf.objectives.objective.classes import ClassSpecific
-from l2caf.objectives.objective.objective import Objective
-from l2caf.objectives.objective.output import ClassOblivious, Similarity
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
@@ -20,6 +17,9 @@ import networks_for_tests as nets
 from l2caf.errors import MethodError
 from l2caf.filters import Filter, Gaussian, Softmax, UnitL1, UnitL2
 from l2caf.heads.head import Head
+from l2caf.objectives.classes import ClassSpecific
+from l2caf.objectives.objective import Objective
+from l2caf.objectives.output import ClassOblivious, Similarity
 from l2caf.problem import Problem, pose
 from l2caf.recording.replay import Replay
 from l2caf.solution import Outcome

@@ -13,7 +13,6 @@ from . import options, terminal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-DEFAULT_METHODS = ("l2caf", "l2caf-class", "cam", "gradcam", "gradcam-abs")
 MEASURE = "What is measured"
 
 
@@ -90,10 +89,10 @@ def command(
     from .. import datasets
     from ..datasets.views import View
     from ..evaluation.localization import Trial
-    from ..methods.table import check_names
+    from ..methods.table import METHODS
     from ..tasks.evaluate import REPORT, Names, run_evaluation
 
-    methods = check_names(method or DEFAULT_METHODS)
+    methods = METHODS.checked(method or METHODS.default_in("evaluate"))
     subject = options.subject(network, weights, layer=layer, select=None, whole=False, device=device)
     found = datasets.read(dataset, root).limit(limit)
     trial = Trial(
@@ -121,15 +120,15 @@ def _retrieval(
 ) -> int:
     from ..datasets.splits import part_of, trained_by
     from ..datasets.views import View
-    from ..evaluation.retrieval import RetrievalTrial
-    from ..methods.table import EMBEDDING_CONTESTANTS, check_names
+    from ..evaluation.retrieval import DEFAULT_METHODS, RetrievalTrial
+    from ..methods.table import METHODS
     from ..networks.subject import device_named
     from ..reports.retrieval import published_rows
     from ..retrieval.embed import Embedder
     from ..tasks.evaluate import REPORT, Names, run_retrieval
 
-    methods = check_names(how["method"] or tuple(EMBEDDING_CONTESTANTS), EMBEDDING_CONTESTANTS)
-    methods = tuple(name for name in EMBEDDING_CONTESTANTS if name in methods)  # vanilla Grad-CAM last: others less it
+    methods = METHODS.for_embeddings().checked(how["method"] or DEFAULT_METHODS)
+    methods = tuple(sorted(methods, key=lambda key: key == "gradcam"))  # vanilla Grad-CAM last: others less it
     found, part = part_of(dataset, root, part=how["part"], network=network)
     found = found.limit(how["limit"])
     with terminal.working(f"loading {network}"):
@@ -152,7 +151,7 @@ def _retrieval(
 
 def _show_retrieval(results: Mapping[str, Any], report: Path) -> None:
     from ..evaluation.scores import MEASURES
-    from ..methods.table import TITLES
+    from ..methods.table import METHODS
     from ..reports.page import shown
     from ..reports.retrieval import RETRIEVAL_MEASURES
     from ..reports.sections import measures_of
@@ -166,7 +165,11 @@ def _show_retrieval(results: Mapping[str, Any], report: Path) -> None:
         to_vanilla = [row for row in results["differences"] if row["theirs"] == "gradcam"]
         margins = {row["ours"]: row for row in to_vanilla if row["measure"] == "loc"}
         rows = [
-            [TITLES[name], *(shown(scores[m]) for m in measures), shown(margins[name]) if name in margins else ""]
+            [
+                METHODS[name].title,
+                *(shown(scores[m]) for m in measures),
+                shown(margins[name]) if name in margins else "",
+            ]
             for name, scores in results["methods"].items()
         ]
         for row in results["published"]:
@@ -192,14 +195,15 @@ def _same_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]
 def _show(results: Mapping[str, Any], report: Path) -> None:
     from ..evaluation.published import published
     from ..evaluation.scores import MEASURES
-    from ..methods.table import TITLES
+    from ..methods.table import METHODS
     from ..reports.page import shown
     from ..reports.sections import measures_of
 
     console = terminal.output()
     measures = measures_of(results)
     rows = [
-        [TITLES[name], *(shown(scores[measure]) for measure in measures)] for name, scores in results["methods"].items()
+        [METHODS[name].title, *(shown(scores[measure]) for measure in measures)]
+        for name, scores in results["methods"].items()
     ]
     if results["published"]:
         for row in published()[results["published"]]["rows"]:

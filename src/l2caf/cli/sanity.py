@@ -68,11 +68,11 @@ def command(
     l2caf sanity holiday/ --method l2caf --method gradcam --seeds 5
     l2caf sanity holiday/ --network torchvision:resnet50 --stages 0 --out trust
     """
-    from ..methods.table import check_names
+    from ..methods.table import METHODS
 
     if stages == 1 or stages < 0:
         raise InputError(f"--stages {stages} is no cascade: give 2 or more, or 0 for every layer.")
-    names = check_names(method) if method else None
+    names = METHODS.checked(method or METHODS.default_in("evaluate"))
     photographs = _photographs(images or [], out)
     from ..tasks.outputs import ready_folder
 
@@ -82,7 +82,7 @@ def command(
     import torch
 
     from ..evaluation.randomize import cascade
-    from ..evaluation.sanity import METHODS, sanity_check
+    from ..evaluation.sanity import sanity_check
 
     batch = torch.stack([subject.tensor(photograph) for photograph in photographs.values()]).to(subject.device)
     plan = cascade(subject.entry.network, batch, stages=stages or None)
@@ -90,7 +90,7 @@ def command(
         found = sanity_check(
             subject.entry.network,
             batch,
-            methods=names or METHODS,
+            methods=names,
             seeds=seeds,
             stages=plan,
             layer=subject.layer,
@@ -151,21 +151,21 @@ def _write(
 
 
 def _report(found: Sanity, written: list[Path]) -> None:
-    from ..methods.table import TITLES
+    from ..methods.table import METHODS
 
     console = terminal.output()
     columns = ["method", "test", "verdict", "likeness kept (95 %)", "rank", "SSIM", "HOG"]
     rows = []
     for name, measured in found.methods.items():
-        title = TITLES.get(name, name)
+        title = METHODS.title(name)
         rows.append([title, "logits layer random", *_cells(measured.logits)])
         rows.append(["", "all weights random", *_cells(measured.all_layers)])
     console.print(terminal.table(columns, rows, right=columns[4:]))
     console.print("kept: 1 = as before, 0 = as maps of other images; in brackets, how alike those are", highlight=False)
     for name, measured in found.methods.items():
-        console.print(f"\n{TITLES.get(name, name)}. {measured.sentence}", highlight=False, markup=False)
+        console.print(f"\n{METHODS.title(name)}. {measured.sentence}", highlight=False, markup=False)
     for name, refusal in found.refused.items():
-        console.print(f"\n{TITLES.get(name, name)}. Not checked: {refusal}", highlight=False, markup=False)
+        console.print(f"\n{METHODS.title(name)}. Not checked: {refusal}", highlight=False, markup=False)
     console.print(f"\n{', '.join(map(str, written))}", highlight=False, soft_wrap=True)
 
 

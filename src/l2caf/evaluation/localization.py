@@ -17,7 +17,7 @@ from ..datasets.views import View
 from ..errors import InputError
 from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..methods.table import CONTESTANTS, check_names
+from ..methods.table import METHODS
 from ..recording.borrow import borrowed, unwrap
 from ..recording.replay import Replay
 from ..runs.rows import Row
@@ -37,7 +37,7 @@ class Trial:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        check_names(self.methods)
+        METHODS.checked(self.methods)
         if THRESHOLD not in self.thresholds:
             raise InputError(f"The thresholds must contain {THRESHOLD}, at which top-1 localisation is measured.")
 
@@ -57,7 +57,7 @@ class Trial:
             top = scores.topk(min(5, scores.shape[1]), dim=1).indices.tolist()
             labels = [label if self.labels_are_classes else None for label in batch.labels]
             classes = [best[0] if label is None else label for label, best in zip(labels, top, strict=True)]
-            return top, labels, [CONTESTANTS[name](classes).on(head) for name in self.methods]
+            return top, labels, [METHODS[name].make(each=classes).on(head) for name in self.methods]
 
     def heatmaps(self, batch: Batch) -> list[Heatmap]:
         """Return the heatmap of each method."""

@@ -18,7 +18,7 @@ from ..datasets.views import View
 from ..errors import InputError
 from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..methods.table import EMBEDDING_CONTESTANTS, check_names
+from ..methods.table import METHODS
 from ..recording.borrow import borrowed, unwrap
 from ..recording.replay import Replay
 from ..retrieval.embed import Embedder, checked
@@ -29,6 +29,8 @@ from .protocol import THRESHOLD, THRESHOLDS, localisation_rows, maps_of, outcome
 from .scores import Table, compared, percent, tables_of
 
 SIGNIFICANT = 7  # digits of an embedding's numbers: as many as float32 has
+# Vanilla Grad-CAM comes last: it is what the others are compared with.
+DEFAULT_METHODS = tuple(sorted(METHODS.for_embeddings().default_in("evaluate"), key=lambda key: key == "gradcam"))
 MEASURED = ("loc", "gt_known", "pointing")
 
 
@@ -38,12 +40,12 @@ class RetrievalTrial:
 
     embedder: Embedder
     view: View
-    methods: tuple[str, ...] = tuple(EMBEDDING_CONTESTANTS)
+    methods: tuple[str, ...] = DEFAULT_METHODS
     layer: str | None = None
     thresholds: tuple[float, ...] = THRESHOLDS
 
     def __post_init__(self) -> None:
-        check_names(self.methods, EMBEDDING_CONTESTANTS)
+        METHODS.for_embeddings().checked(self.methods)
 
     def explained(self, batch: Batch) -> tuple[NDArray[np.float32], list[Heatmap]]:
         """Run the network once; return the raw embeddings (B, d) and the heatmap of each method."""
@@ -51,7 +53,7 @@ class RetrievalTrial:
         with borrowed(network):
             head = Head(Replay(network, batch.tensors.to(self.embedder.device), layer=self.layer))
             vectors = checked(head.replay.output, name=self.embedder.name).detach().float().cpu().numpy()
-            return vectors, [EMBEDDING_CONTESTANTS[name]().on(head) for name in self.methods]
+            return vectors, [METHODS[name].make_for_embeddings().on(head) for name in self.methods]
 
     def heatmaps(self, batch: Batch) -> list[Heatmap]:
         """Return the heatmap of each method."""

@@ -22,7 +22,7 @@ from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter, as_objective
 from ..methods.method import Method
-from ..methods.table import CONTESTANTS
+from ..methods.table import METHODS, MethodEntry
 from ..networks.untrained import measure_statistics
 from ..objectives.output import ClassOblivious
 from ..recording.borrow import borrowed, unwrap
@@ -36,7 +36,6 @@ Floats = npt.NDArray[np.float32]
 Contestant = Callable[[Sequence[int]], Method]
 """From one class an image, the trained network's own, to a method."""
 
-METHODS = ("l2caf", "l2caf-class", "cam", "gradcam", "gradcam-abs")
 COMPARED = 64  # pixels a side at which maps are compared: finer than most grids, and coarse enough to be quick
 TOGETHER = 16  # images that run at once
 
@@ -45,7 +44,7 @@ def sanity_check(
     network: nn.Module,
     inputs: Tensor,
     *,
-    methods: Sequence[str] | Mapping[str, Contestant] = METHODS,
+    methods: Sequence[str] | Mapping[str, Contestant] = METHODS.default_in("evaluate"),
     seeds: int = 3,
     stages: int | Sequence[Stage] | None = STAGES,
     layer: str | None = None,
@@ -254,16 +253,13 @@ def _is_oblivious(method: Method) -> bool:
 
 
 def _contestants(methods: Sequence[str] | Mapping[str, Contestant]) -> dict[str, Contestant]:
-    if isinstance(methods, Mapping):
-        chosen = dict(methods)
-    else:
-        unknown = [name for name in methods if name not in CONTESTANTS]
-        if unknown:
-            raise InputError(f"There is no method {unknown[0]!r}: choose among {', '.join(CONTESTANTS)}.")
-        chosen = {name: CONTESTANTS[name] for name in methods}
-    if not chosen:
-        raise InputError(f"No method is named: choose among {', '.join(CONTESTANTS)}.")
-    return chosen
+    if isinstance(methods, Mapping) and methods:
+        return dict(methods)
+    return {key: _asked_of(METHODS[key]) for key in METHODS.checked(list(methods))}
+
+
+def _asked_of(entry: MethodEntry) -> Contestant:
+    return lambda classes: entry.make(each=classes)
 
 
 def _copied(network: nn.Module) -> nn.Module:

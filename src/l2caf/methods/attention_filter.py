@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -10,12 +10,14 @@ from torch import Tensor
 from ..errors import InputError
 from ..filters import Filter, UnitL2
 from ..heads.head import Head
+from ..objectives.classes import ClassSpecific
 from ..objectives.objective import Asked, General, Objective
 from ..objectives.output import ClassOblivious
 from ..problem import pose
 from ..solvers.auto import Auto
 from ..solvers.solver import Solver, stacked
 from .method import Maps, Method
+from .table import FILTERS
 
 
 @dataclass(frozen=True)
@@ -50,3 +52,18 @@ def as_objective(objective: Objective | Callable[[Tensor], Tensor] | None) -> Ob
     if callable(objective):
         return _Custom(objective)
     raise InputError(f"The objective is a {type(objective).__name__}: give an objective or a function of the output.")
+
+
+def class_oblivious(filter: str = "l2") -> AttentionFilter:
+    """The method of the table that keeps the output as it is, by the key of its filter."""
+    return AttentionFilter(ClassOblivious(), FILTERS[filter].load()())
+
+
+def class_specific(
+    classes: int | Sequence[int] | None = None,
+    top: int | None = None,
+    each: Sequence[int] | Tensor | None = None,
+    published: bool = False,
+) -> AttentionFilter:
+    """The method of the table that raises a class above the others."""
+    return AttentionFilter(ClassSpecific(classes, top, each, published))

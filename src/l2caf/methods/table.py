@@ -1,46 +1,156 @@
-"""The methods that can be evaluated, by the names that a person types."""
+"""The methods, filters and solvers by the names that people type; light enough for a help text.
+
+    METHODS["l2caf-class"].make(each=labels)         # a method, asked about one class per sample
+    METHODS.for_embeddings()["gradcam"].make_for_embeddings()
+
+`explain`, `compare`, `evaluate`, `sanity`, `time` and the reports read these tables, so a new method is one file and
+one line here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InputError
-from ..objectives.classes import ClassSpecific
-from .attention_filter import AttentionFilter
-from .cam import CAM
-from .grad_cam import GradCAM, GradCAMAbs
-from .method import Method
+from ..table import Entry, Table
 
-# Each is asked about one class a sample; the class-oblivious filter has no use for it.
-CONTESTANTS: dict[str, Callable[[Sequence[int]], Method]] = {
-    "l2caf": lambda classes: AttentionFilter(),
-    "l2caf-class": lambda classes: AttentionFilter(ClassSpecific(each=classes)),
-    "l2caf-published": lambda classes: AttentionFilter(ClassSpecific(each=classes, published=True)),
-    "cam": lambda classes: CAM(each=classes),
-    "gradcam": lambda classes: GradCAM(each=classes),
-    "gradcam-abs": lambda classes: GradCAMAbs(each=classes),
-}
-# Each is asked about the embedding as a whole: it has no classes.
-EMBEDDING_CONTESTANTS: dict[str, Callable[[], Method]] = {
-    "l2caf": AttentionFilter,
-    "gradcam-abs": lambda: GradCAMAbs(embedding=True),
-    "gradcam": lambda: GradCAM(embedding=True),
-}
-TITLES = {
-    "l2caf": "L2-CAF, class-oblivious",
-    "l2caf-class": "L2-CAF, class-specific",
-    "l2caf-published": "L2-CAF, class-specific as published",
-    "cam": "CAM",
-    "gradcam": "Grad-CAM",
-    "gradcam-abs": "Grad-CAM-abs",
-}
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .method import Method
+
+Asked = Literal["classes", "embeddings"]
+Command = Literal["compare", "evaluate"]
 
 
-def check_names(names: Sequence[str], among: Collection[str] = tuple(CONTESTANTS)) -> tuple[str, ...]:
-    """Refuse a method that does not exist, and drop one that is named twice."""
-    for name in names:
-        if name not in among:
-            raise InputError(f"There is no method {name!r}: choose among {', '.join(among)}.")
-    if not names:
-        raise InputError(f"No method is named: choose among {', '.join(among)}.")
-    return tuple(dict.fromkeys(names))
+@dataclass(frozen=True)
+class MethodEntry(Entry):
+    """One method.
+
+    short        the title where there is little room
+    about        what its map is about: one class, or the output as a whole
+    fits         what the network may give: scores of classes, embeddings
+    settings     what `home` is called with, beside the classes
+    default_in   the commands that ask it unless told otherwise
+    """
+
+    short: str
+    about: Literal["class", "output"]
+    fits: frozenset[Asked]
+    settings: dict[str, Any] = field(default_factory=dict)
+    default_in: frozenset[Command] = frozenset({"compare", "evaluate"})
+
+    def make(
+        self,
+        *,
+        classes: int | Sequence[int] | None = None,
+        top: int | None = None,
+        each: Sequence[int] | Tensor | None = None,
+    ) -> Method:
+        """Make the method for scores of classes; one that is about the whole output has no use for the classes."""
+        if self.about == "output":
+            return self._made()
+        return self._made(classes=classes, top=top, each=each)
+
+    def make_for_embeddings(self) -> Method:
+        """Make the method for embeddings, which have no classes."""
+        if "embeddings" not in self.fits:
+            raise InputError(f"{self.title} is about a class, and an embedding has none.", field="method")
+        return self._made() if self.about == "output" else self._made(embedding=True)
+
+    def _made(self, **asked: Any) -> Method:
+        method: Method = self.load()(**self.settings, **asked)
+        return method
+
+
+class Methods(Table[MethodEntry]):
+    """The table of methods; its order is that of every comparison."""
+
+    def for_embeddings(self) -> Methods:
+        """Those that fit embeddings."""
+        return Methods(self.kind, *(entry for entry in self.values() if "embeddings" in entry.fits))
+
+    def default_in(self, command: Command) -> tuple[str, ...]:
+        """The keys of those that a command asks unless told otherwise."""
+        return tuple(entry.key for entry in self.values() if command in entry.default_in)
+
+    def checked(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Refuse a method that does not exist, and drop one that is named twice."""
+        if not keys:
+            raise InputError(f"No method is named: choose among {self.words()}.", field="method")
+        return tuple(self[key].key for key in dict.fromkeys(keys))
+
+
+_CLASSES: frozenset[Asked] = frozenset({"classes"})
+_BOTH: frozenset[Asked] = frozenset({"classes", "embeddings"})
+_COMPARED: frozenset[Command] = frozenset({"compare"})
+_FILTERS = "l2caf.methods.attention_filter"
+
+METHODS = Methods(
+    "method",
+    MethodEntry("l2caf", "L2-CAF, class-oblivious", f"{_FILTERS}:class_oblivious", "L2-CAF", "output", _BOTH),
+    MethodEntry(
+        "l2caf-class", "L2-CAF, class-specific", f"{_FILTERS}:class_specific", "L2-CAF, class", "class", _CLASSES
+    ),
+    MethodEntry(
+        "l2caf-published",
+        "L2-CAF, class-specific as published",
+        f"{_FILTERS}:class_specific",
+        "L2-CAF, published",
+        "class",
+        _CLASSES,
+        {"published": True},
+        frozenset(),
+    ),
+    MethodEntry("cam", "CAM", "l2caf.methods.cam:CAM", "CAM", "class", _CLASSES),
+    MethodEntry("gradcam", "Grad-CAM", "l2caf.methods.grad_cam:GradCAM", "Grad-CAM", "class", _BOTH),
+    MethodEntry("gradcam-abs", "Grad-CAM-abs", "l2caf.methods.grad_cam:GradCAMAbs", "Grad-CAM-abs", "class", _BOTH),
+    MethodEntry(
+        "l1",
+        "L1 filter, class-oblivious",
+        f"{_FILTERS}:class_oblivious",
+        "L1",
+        "output",
+        _BOTH,
+        {"filter": "l1"},
+        _COMPARED,
+    ),
+    MethodEntry(
+        "softmax",
+        "softmax filter, class-oblivious",
+        f"{_FILTERS}:class_oblivious",
+        "softmax",
+        "output",
+        _BOTH,
+        {"filter": "softmax"},
+        _COMPARED,
+    ),
+    MethodEntry(
+        "gaussian",
+        "Gaussian filter, class-oblivious",
+        f"{_FILTERS}:class_oblivious",
+        "Gaussian",
+        "output",
+        _BOTH,
+        {"filter": "gaussian"},
+        _COMPARED,
+    ),
+)
+
+FILTERS = Table(
+    "filter",
+    Entry("l2", "L2-CAF", "l2caf.filters:UnitL2"),
+    Entry("l1", "L1 filter", "l2caf.filters:UnitL1"),
+    Entry("softmax", "softmax filter", "l2caf.filters:Softmax"),
+    Entry("gaussian", "Gaussian filter", "l2caf.filters:Gaussian"),
+)
+
+SOLVERS = Table(
+    "solver",
+    Entry("auto", "the solver that fits", "l2caf.solvers.auto:Auto"),
+    Entry("exact", "the closed form", "l2caf.solvers.exact:Exact"),
+    Entry("riemannian", "descent on the sphere", "l2caf.solvers.riemannian:Riemannian"),
+    Entry("gradient-descent", "the paper's descent", "l2caf.solvers.gradient_descent:GradientDescent"),
+)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..evaluation.published import published
-from ..methods.table import TITLES
+from ..methods.table import METHODS
 from .neighbours import Strip, as_html
 from .page import shown, table, unread, write_page
 from .sections import curve, differences, histogram, note_on_scores, scores, telling_images
@@ -87,7 +87,7 @@ def _retrieved(results: Mapping[str, Any], found: Sequence[Strip]) -> list[str]:
     if not found:
         return []
     method = next(iter(results["methods"]), None)
-    words = f"Maps: {TITLES[method]}. " if method else ""
+    words = f"Maps: {METHODS[method].title}. " if method else ""
     note = f"<p class=note>{escape(words)}Queries whose nearest neighbour is of another class (red) come first.</p>"
     return ["<h2>Nearest neighbours</h2>", note, *(as_html(strip) for strip in found)]
 

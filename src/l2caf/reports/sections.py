@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from ..evaluation.scores import MEASURES
-from ..methods.table import TITLES
+from ..methods.table import METHODS
 from ..rendering.figures import COLORS, figure, plain
 from .page import shown, svg, table
 from .tiles import Tile, embedded
@@ -31,7 +31,7 @@ def scores(results: Mapping[str, Any], note: str) -> str:
             f"<td{' class=best' if found[m]['value'] == best[m] else ''}>{escape(shown(found[m]))}</td>"
             for m in measures
         ]
-        rows.append(f"<tr><td>{escape(TITLES[name])}</td>{''.join(cells)}</tr>")
+        rows.append(f"<tr><td>{escape(METHODS[name].title)}</td>{''.join(cells)}</tr>")
     return f"{table(head, rows)}<p class=note>{escape(note)}</p>"
 
 
@@ -54,7 +54,7 @@ def differences(results: Mapping[str, Any]) -> str:
         return "<p class=note>Only one method was measured.</p>"
     measures = list(next(iter(rows.values())))
     lines = [
-        f"<tr><td>{escape(TITLES[ours])} − {escape(TITLES[theirs])}</td>{''.join(cells.values())}</tr>"
+        f"<tr><td>{escape(METHODS[ours].title)} − {escape(METHODS[theirs].title)}</td>{''.join(cells.values())}</tr>"
         for (ours, theirs), cells in rows.items()
     ]
     note = "Points, with 95 % intervals of the paired difference; bold where the interval leaves nought out."
@@ -67,7 +67,7 @@ def curve(results: Mapping[str, Any]) -> str:
     axes = made.add_subplot()
     for (name, scores), color in zip(results["methods"].items(), COLORS, strict=False):
         shares = [100 * share for share in results["thresholds"]]
-        axes.plot(shares, scores["curve"], marker="o", markersize=3.5, color=color, label=TITLES[name])
+        axes.plot(shares, scores["curve"], marker="o", markersize=3.5, color=color, label=METHODS[name].title)
     axes.set_xlabel("threshold, % of the maximum")
     axes.set_ylabel("boxes with IoU ≥ 0.5, %")
     axes.set_ylim(bottom=0)
@@ -102,7 +102,7 @@ def telling_images(results: Mapping[str, Any], gallery: Mapping[str, list[Tile]]
     for heading, found in gallery.items():
         parts.append(f"<h2>{escape(heading[0].upper() + heading[1:])}</h2>")
         parts.append(
-            f"<p class=note>By the IoU of {escape(TITLES[methods[0]])} at "
+            f"<p class=note>By the IoU of {escape(METHODS[methods[0]].title)} at "
             f"{100 * results['threshold']:.0f} % of the maximum. <span class=green>Green</span>: ground truth. "
             "<span class=blue>Blue</span>: the box of the map.</p>"
             if heading in ("best", "worst")
@@ -115,8 +115,8 @@ def telling_images(results: Mapping[str, Any], gallery: Mapping[str, list[Tile]]
 def _tile(tile: Tile, methods: Sequence[str]) -> str:
     columns = math.ceil(len(methods) / math.ceil(len(methods) / 5))
     figures = "".join(
-        f"<figure><img alt='{escape(TITLES[name], quote=True)}' src='{embedded(picture)}'>"
-        f"<figcaption>{escape(TITLES[name])}: IoU {iou:.2f}</figcaption></figure>"
+        f"<figure><img alt='{escape(METHODS[name].title, quote=True)}' src='{embedded(picture)}'>"
+        f"<figcaption>{escape(METHODS[name].title)}: IoU {iou:.2f}</figcaption></figure>"
         for name, picture, iou in zip(methods, tile.pictures, tile.ious, strict=True)
     )
     grid = f"grid-template-columns: repeat({columns}, minmax(0, 200px))"

@@ -9,7 +9,7 @@ from PIL import Image
 
 from ..evaluation.similarity import MEASURES, TITLES
 from ..evaluation.verdicts import Sanity
-from ..methods.table import TITLES as METHOD_TITLES
+from ..methods.table import METHODS
 from ..rendering.figures import COLORS, figure, plain
 from ..rendering.grid import grid
 from ..rendering.overlay import overlay
@@ -47,7 +47,7 @@ def plot(sanity: Sanity, *, title: str = "") -> Figure:
                 places,
                 by_seed.mean(axis=0),
                 color=color,
-                label=METHOD_TITLES.get(name, name),
+                label=METHODS.title(name),
                 linewidth=width,
             )
             low, high = by_seed.min(axis=0), by_seed.max(axis=0)
