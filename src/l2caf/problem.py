@@ -86,7 +86,7 @@ class Problem:
             if mapping is not None:
                 return self.loss(mapping(weights).reshape(self.head.replay.observed[self.endpoint].shape))
             return self.loss(self.head.replay.filtered(weights, until=self.endpoint))
-        return self.loss(self.head.output(weights))
+        return self.loss(self.head.filtered(weights))
 
     def replayed_losses(self, weights: Tensor) -> Tensor:
         """Return the same by replaying all that follows the layer: the paper's fast form."""
@@ -145,7 +145,7 @@ def _endpoint(head: Head, objective: ClassOblivious) -> tuple[Call, bool]:
         return bool((moved(at_even.double()) > 1e-3 * moved(at_random[call].double())).any())
 
     with torch.no_grad():
-        if feels_scale(OUTPUT, head.output(even)):
+        if feels_scale(OUTPUT, head.filtered(even)):
             return OUTPUT, True
     if not bool((LeastSquares(replay.output.double())(at_random[OUTPUT].double()) > 0).any()):
         return OUTPUT, False  # nothing moves the output, so what other modules feel does not matter to it

@@ -15,11 +15,9 @@ from torch import nn
 from ..datasets.loading import Batch
 from ..datasets.views import View
 from ..errors import InputError
-from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.table import METHODS
-from ..recording.borrow import borrowed, unwrap
-from ..recording.replay import Replay
+from ..recorder import record
 from ..runs.rows import Row
 from .protocol import THRESHOLD, THRESHOLDS, localisation_rows, maps_of, outcome_of
 
@@ -48,16 +46,14 @@ class Trial:
 
     def explained(self, batch: Batch) -> tuple[list[list[int]], list[int | None], list[Heatmap]]:
         """Run the network once; return its best classes and the labels, an image, and the heatmap of each method."""
-        network = unwrap(self.network)
-        with borrowed(network):
-            head = Head(Replay(network, batch.tensors.to(self.device), layer=self.layer))
-            scores = head.replay.output
+        with record(self.network, batch.tensors.to(self.device), layer=self.layer) as recording:
+            scores = recording.output
             if scores.ndim != 2:
                 raise InputError("Localisation is measured on networks that give one row of scores an image.")
             top = scores.topk(min(5, scores.shape[1]), dim=1).indices.tolist()
             labels = [label if self.labels_are_classes else None for label in batch.labels]
             classes = [best[0] if label is None else label for label, best in zip(labels, top, strict=True)]
-            return top, labels, [METHODS[name].make(each=classes).on(head) for name in self.methods]
+            return top, labels, [METHODS[name].make(each=classes).on(recording.head) for name in self.methods]
 
     def heatmaps(self, batch: Batch) -> list[Heatmap]:
         """Return the heatmap of each method."""

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from ..datasets.loading import Batch
 from ..datasets.views import View
 from ..errors import InputError
-from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.table import METHODS
-from ..recording.borrow import borrowed, unwrap
-from ..recording.replay import Replay
+from ..recorder import record
 from ..retrieval.embed import Embedder, checked
 from ..retrieval.scores import RANKS, Retrieved, clusters, contingency, mutual_information, recalled, retrieve
 from ..runs.rows import Row
@@ -49,11 +47,9 @@ class RetrievalTrial:
 
     def explained(self, batch: Batch) -> tuple[NDArray[np.float32], list[Heatmap]]:
         """Run the network once; return the raw embeddings (B, d) and the heatmap of each method."""
-        network = unwrap(self.embedder.network)
-        with borrowed(network):
-            head = Head(Replay(network, batch.tensors.to(self.embedder.device), layer=self.layer))
-            vectors = checked(head.replay.output, name=self.embedder.name).detach().float().cpu().numpy()
-            return vectors, [METHODS[name].make_for_embeddings().on(head) for name in self.methods]
+        with record(self.embedder.network, batch.tensors.to(self.embedder.device), layer=self.layer) as recording:
+            vectors = checked(recording.output, name=self.embedder.name).float().cpu().numpy()
+            return vectors, [METHODS[name].make_for_embeddings().on(recording.head) for name in self.methods]
 
     def heatmaps(self, batch: Batch) -> list[Heatmap]:
         """Return the heatmap of each method."""

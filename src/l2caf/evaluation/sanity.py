@@ -25,9 +25,9 @@ from ..methods.method import Method
 from ..methods.table import METHODS, MethodEntry
 from ..networks.untrained import measure_statistics
 from ..objectives.output import ClassOblivious
-from ..recording.borrow import borrowed, unwrap
+from ..recorder import record
+from ..recording.borrow import unwrap
 from ..recording.inputs import Select
-from ..recording.replay import Replay
 from .randomize import STAGES, Stage, cascade, randomize
 from .similarity import MEASURES
 from .verdicts import MethodSanity, Sanity
@@ -88,7 +88,7 @@ class _Trial:
         self.trained = {name: value.clone() for name, value in network.state_dict().items()}
         self.layer, self.call = layer, None
         heads = self._heads()
-        found = heads[0].replay.layer
+        found = heads[0].layer
         # A random network may suggest another layer; the maps must come from the same one.
         self.layer, self.call = found.name, found.call
         self.affine = all(head.is_affine for head in heads)
@@ -152,11 +152,10 @@ class _Trial:
         )
 
     def _heads(self) -> list[Head]:
-        with borrowed(self.network):
-            return [
-                Head(Replay(self.network, batch, layer=self.layer, call=self.call, select=self.select))
-                for batch in self.inputs.split(TOGETHER)
-            ]
+        return [
+            record(self.network, batch, layer=self.layer, call=self.call, select=self.select).head
+            for batch in self.inputs.split(TOGETHER)
+        ]
 
 
 @dataclass(frozen=True)
@@ -206,8 +205,7 @@ def _pairs(before: _Views, after: _Views) -> list[tuple[str, Floats, Floats]]:
 
 
 def _looked(methods: Sequence[Method], heads: Sequence[Head]) -> _Views:
-    with borrowed(heads[0].replay.network):
-        heatmaps = [method.on(head) for method, head in zip(methods, heads, strict=True)]
+    heatmaps = [method.on(head) for method, head in zip(methods, heads, strict=True)]
     heatmaps = [replace(heatmap, size=_size(heatmap)) for heatmap in heatmaps]
     signed = torch.cat([heatmap.signed for heatmap in heatmaps])
     solution = heatmaps[0].solution
@@ -244,7 +242,7 @@ def _fitting(
 
 
 def _predicted(head: Head) -> list[int]:
-    output = head.replay.output.detach()
+    output = head.output.detach()
     return output.argmax(dim=1).tolist() if output.ndim == 2 else []
 
 

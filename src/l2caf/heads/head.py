@@ -11,6 +11,8 @@ from torch import Tensor
 
 from ..numerics import agree, rows
 from ..recording.borrow import Call
+from ..recording.layers import Layer
+from ..recording.layout import Layout
 from ..recording.replay import OUTPUT, Replay
 from ..recording.tape import Tape
 from .affine import MAP_BUDGET, AffineMap, Probe, is_straight, mapped
@@ -22,6 +24,40 @@ class Head:
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
+
+    @property
+    def layer(self) -> Layer:
+        """Where the network was cut."""
+        return self.replay.layer
+
+    @property
+    def layout(self) -> Layout:
+        """The axes of the map there."""
+        return self.replay.layer.layout
+
+    @property
+    def features(self) -> Tensor:
+        """The layer's output A."""
+        return self.replay.features
+
+    @property
+    def output(self) -> Tensor:
+        """The untouched output NT = head(A)."""
+        return self.replay.output
+
+    @property
+    def finite(self) -> Tensor:
+        """Which samples have neither NaN nor infinity at the layer and in the output: (B,)."""
+        return self.replay.finite
+
+    @property
+    def batch(self) -> int:
+        return self.replay.batch
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """The size of the input along the axes of the map."""
+        return tuple(self.replay.arguments.main.shape[-len(self.layout.grid) :])
 
     @property
     def probed(self) -> dict[Call, Tensor]:
@@ -70,7 +106,7 @@ class Head:
                 return mapping, tape
         return None
 
-    def output(self, weights: Tensor) -> Tensor:
+    def filtered(self, weights: Tensor) -> Tensor:
         """Return FT(f), computing as little as possible of the network."""
         mapping = self.affine_map() if self.is_affine else None
         if mapping is not None:

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..recording.borrow import borrowed, unwrap
+from ..recorder import record
 from ..recording.inputs import Inputs, Select
-from ..recording.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -46,17 +45,16 @@ class Method(abc.ABC):
         select: Select = None,
     ) -> Heatmap:
         """Explain a batch; `layer` defaults to the last one with a map, `select` picks the output to explain."""
-        with borrowed(unwrap(network)):
-            return self.on(Head(Replay(network, inputs, layer=layer, call=call, select=select)))
+        with record(network, inputs, layer=layer, call=call, select=select) as recording:
+            return self.on(recording.head)
 
     def on(self, head: Head) -> Heatmap:
         """Explain the batch that this head was recorded on."""
         maps = self.formula(head)
-        layer = head.replay.layer
         return Heatmap(
-            weights=_nothing_where(~head.replay.finite, maps.weights),
-            size=tuple(head.replay.arguments.main.shape[-len(layer.layout.grid) :]),
-            layer=layer.name,
+            weights=_nothing_where(~head.finite, maps.weights),
+            size=head.size,
+            layer=head.layer.name,
             method=self.name,
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,

@@ -11,10 +11,9 @@ from PIL import Image
 from torch import Tensor
 
 from ..errors import InputError, L2cafError, NetworkError, first_line
-from ..heads.head import Head
 from ..preprocessing import Preprocess
+from ..recorder import Recording, record
 from ..recording.inputs import Select
-from ..recording.replay import Replay
 from .catalogue import CatalogueEntry, Preprocessing, class_index, load
 from .embedding import EmbeddingNetwork
 
@@ -100,11 +99,11 @@ class Subject:
         )
         return finer.view(image)
 
-    def run(self, tensors: Sequence[Tensor]) -> Head:
+    def run(self, tensors: Sequence[Tensor]) -> Recording:
         """Run the network once on a batch; any number of methods can then be put to it."""
         batch = torch.stack(list(tensors)).to(self.device)
         try:
-            return Head(Replay(self.entry.network, batch, layer=self.layer, select=self.select))
+            return record(self.entry.network, batch, layer=self.layer, select=self.select)
         except L2cafError:
             raise
         except Exception as error:  # any network may fail in any way

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import L2cafError, NetworkError, first_line
+from ..recorder import record
 from ..recording.borrow import borrowed
 from ..recording.inputs import Select
 from ..recording.layers import Layer, usable_layers
-from ..recording.replay import Replay
 from .catalogue import DEFAULT, load
 
 
@@ -28,7 +28,9 @@ def layers_of(name: str, *, select: Select = None) -> tuple[list[Layer], Layer]:
     noise = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
     inputs = entry.preprocess(Image.fromarray(noise)).unsqueeze(0)
     try:
-        return usable_layers(entry.network, inputs, select=select), Replay(entry.network, inputs, select=select).layer
+        return usable_layers(entry.network, inputs, select=select), record(
+            entry.network, inputs, select=select
+        ).head.layer
     except L2cafError:
         raise
     except Exception as error:  # any network may fail in any way

@@ -27,7 +27,6 @@ from ..methods.attention_filter import AttentionFilter
 from ..networks.model import CatalogueEntry
 from ..networks.subject import Subject
 from ..objectives.output import Similarity
-from ..recording.borrow import borrowed, unwrap
 from .embed import Embedder, Vectors, on_circle
 from .index import Gallery
 
@@ -110,16 +109,16 @@ def match(
         CatalogueEntry(embedder.name, embedder.network, embedder.preprocess), layer, device=embedder.device
     )
     image = open_image(query)
-    with borrowed(unwrap(embedder.network)):
-        head = subject.run([subject.tensor(image)])
-        raw = head.replay.output.detach().float().cpu().numpy()
+    with subject.run([subject.tensor(image)]) as recording:
+        head = recording.head
+        raw = recording.output.float().cpu().numpy()
         places, scores = _neighbours(gallery, query, raw, top)
         centre = _centre(gallery.index.vectors)
         targets = gallery.index.vectors[places] - centre
         of_query = [_seen(head, target)[0] for target in targets]
         images = [open_image(gallery.file(place)) for place in places]
         back = (on_circle(raw) if embedder.normalized else raw)[0] - centre
-        of_neighbours = _seen(subject.run([subject.tensor(one) for one in images]), back)
+        of_neighbours = _seen(subject.run([subject.tensor(one) for one in images]).head, back)
         pairs = tuple(
             Pair(
                 rank=number + 1,
@@ -137,7 +136,7 @@ def match(
         if ranks is not None:
             ours, theirs = (gallery.index.vectors[places[rank - 1]] for rank in ranks)
             found = Contrast(*ranks, _seen(head, ours - theirs)[0])
-    layer_name = str(head.replay.layer.name)
+    layer_name = str(head.layer.name)
     return Matches(query, subject.view(image), pairs, found, embedder.name, layer_name, embedder.normalized)
 
 

@@ -65,10 +65,10 @@ def film(
     """Follow gradient descent from a random filter; class-oblivious, or specific to a class."""
     if frames < 2 or steps < 2:
         raise InputError(f"{frames} frames of {steps} steps show no motion: give at least 2 of each.")
-    head = subject.run([subject.tensor(image)])
     objective = None if of_class is None else ClassSpecific(of_class)
-    heatmap = _descended(head, objective, frames=frames, steps=steps, seed=seed)
-    best = AttentionFilter(objective).on(head)
+    with subject.run([subject.tensor(image)]) as recording:
+        heatmap = _descended(recording.head, objective, frames=frames, steps=steps, seed=seed)
+        best = AttentionFilter(objective).on(recording.head)
     path, losses = _path(heatmap)
     shown = _even_motion(path, frames)
     maps = Heatmap(path[list(shown)], heatmap.size, heatmap.layer, heatmap.method, heatmap.keeps_sign).maps

@@ -64,15 +64,15 @@ def compare(subject: Subject, image: Image.Image, *, of_class: int | None = None
 
     The class-specific methods are asked about `of_class`, or about the best class.
     """
-    head = subject.run([subject.tensor(image)])
-    output = head.replay.output.detach()
-    prediction = subject.predictions(output)[0]
-    contestants = tuple(_asked(title, method, head) for title, method in _methods(of_class))
+    with subject.run([subject.tensor(image)]) as recording:
+        head, output = recording.head, recording.output
+        prediction = subject.predictions(output)[0]
+        contestants = tuple(_asked(title, method, head) for title, method in _methods(of_class))
     chosen = of_class if of_class is not None else prediction.index if prediction else None
     about = None
     if chosen is not None and output.ndim == 2:
         about = Prediction(chosen, subject.class_name(chosen), float(probabilities(output)[0, chosen]))
-    layer = str(head.replay.layer)
+    layer = str(head.layer)
     return Comparison(subject.view(image), contestants, prediction, about, layer, subject.entry.name)
 
 

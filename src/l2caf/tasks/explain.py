@@ -118,9 +118,9 @@ def _answered(subject: Subject, batch: list[_Ready], method: Method, *, signed: 
 
 
 def _explained(subject: Subject, batch: list[_Ready], method: Method, *, signed: bool) -> list[Explained]:
-    head = subject.run([ready.tensor for ready in batch])
-    heatmap = method.on(head)
-    output = head.replay.output.detach()
+    with subject.run([ready.tensor for ready in batch]) as recording:
+        heatmap = method.on(recording.head)
+        output = recording.output
     predictions = subject.predictions(output)
     solution = heatmap.solution
     return [
