@@ -251,7 +251,7 @@ def test_names_are_unique_and_boxes_cannot_be_changed() -> None:
 
 
 def test_what_is_asked_for_is_checked(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="no layout 'coco': take one of imagenet, cub"):
+    with pytest.raises(InputError, match="no dataset 'coco': take one of imagenet, cub"):
         datasets.read("coco", tmp_path)
     with pytest.raises(InputError, match=r"cub has no option 'part': it has split, half, missing\."):
         datasets.read("cub", tmp_path, part="test")

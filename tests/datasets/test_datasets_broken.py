@@ -20,13 +20,13 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "manifest": made.manifest,
     "folder": made.folder,
 }
-KINDS = {"wsol": "imagenet", "xml": "imagenet"}
+LISTS = {"wsol": "imagenet", "xml": "imagenet"}
 FIRST_XML = f"Annotations/CLS-LOC/val/{made.val_name(1)}.xml"
 
 
 def make(layout: str, root: Path) -> str:
     MAKERS[layout](root)
-    return KINDS.get(layout, layout)
+    return LISTS.get(layout, layout)
 
 
 def sentence(kind: str, root: Path, **options: object) -> str:
@@ -38,12 +38,12 @@ def sentence(kind: str, root: Path, **options: object) -> str:
     return text
 
 
-@pytest.mark.parametrize("kind", datasets.KINDS)
+@pytest.mark.parametrize("kind", list(datasets.LAYOUTS))
 def test_no_such_folder(tmp_path: Path, kind: str) -> None:
     assert "does not exist" in sentence(kind, tmp_path / "gone")
 
 
-@pytest.mark.parametrize("kind", datasets.KINDS)
+@pytest.mark.parametrize("kind", list(datasets.LAYOUTS))
 def test_empty_folder(tmp_path: Path, kind: str) -> None:
     assert str(tmp_path) in sentence(kind, tmp_path)
 

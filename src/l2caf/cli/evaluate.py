@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..datasets import LAYOUTS
 from ..errors import InputError
 from . import options, terminal
 
@@ -17,7 +18,7 @@ MEASURE = "What is measured"
 
 
 def command(
-    dataset: Annotated[str, typer.Argument(help="imagenet, cub, cars, manifest or folder.", show_default=False)],
+    dataset: Annotated[str, typer.Argument(help=f"{LAYOUTS.words()}.", show_default=False)],
     root: Annotated[Path, typer.Argument(metavar="DIR", help="Where it lies.", show_default=False)],
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
@@ -187,7 +188,7 @@ def _show_retrieval(results: Mapping[str, Any], report: Path) -> None:
 
 def _same_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]) -> bool:
     """Whether the labels are classes of the network: by definition, or because the names agree."""
-    if dataset in ("imagenet", "manifest"):
+    if not LAYOUTS[dataset].own_classes:
         return True
     return bool(ours) and all(label < len(ours) and ours[label] == name for label, name in theirs.items())
 

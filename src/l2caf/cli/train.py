@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..datasets import trainable
 from ..errors import InputError
 from . import options, terminal
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ..training.trainer import Watch
 
 DATA, BATCH, STEPS = "The data", "What a batch is", "How it learns"
-KINDS = ("cub", "cars", "folder")
 
 group = typer.Typer(name="train", add_completion=False, rich_markup_mode="rich", no_args_is_help=True)
 
@@ -37,7 +37,7 @@ def _train() -> None:
 
 @group.command("retrieval", no_args_is_help=True)
 def retrieval(
-    dataset: Annotated[str, typer.Argument(help="cub, cars or folder.", show_default=False)],
+    dataset: Annotated[str, typer.Argument(help=f"{trainable().words()}.", show_default=False)],
     root: Annotated[Path, typer.Argument(metavar="DIR", help="Where it lies.", show_default=False)],
     backbone: Annotated[
         str, typer.Option(help="efficientnet_lite0 or timm:NAME.", rich_help_panel=options.NETWORK)
@@ -147,9 +147,9 @@ def retrieval(
 def _read(kind: str, root: Path) -> Dataset:
     from .. import datasets
 
-    if kind not in KINDS:
-        raise InputError(f"A retrieval network cannot be trained on {kind!r}: take one of {', '.join(KINDS)}.")
-    return datasets.read(kind, root) if kind == "folder" else datasets.read(kind, root, half="first")
+    if kind not in trainable():
+        raise InputError(f"A retrieval network cannot be trained on {kind!r}: take one of {trainable().words()}.")
+    return datasets.read(kind, root, half="first") if trainable()[kind].halves else datasets.read(kind, root)
 
 
 def _show(result: TrainingResult, *, as_json: bool) -> None:

@@ -3,7 +3,8 @@
     dataset = datasets.read("cub", "/data/CUB_200_2011", split="test")
     image, boxes = datasets.open_sample(dataset.samples[0])
 
-One file a layout; each has a function `read`. Boxes are x0, y0, x1, y1, half-open, in pixels, everywhere.
+A new layout is one file with a function `read`, and one line in LAYOUTS. Boxes are x0, y0, x1, y1, half-open, in
+pixels, everywhere. The table is light enough for a help text: all else is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -11,26 +12,74 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ..boxes import Boxes
-from ..errors import DatasetError, InputError
-from .dataset import Dataset, Opened, Sample, open_sample
+from ..errors import InputError
+from ..table import Entry, Table
 
-KINDS = ("imagenet", "cub", "cars", "manifest", "folder")
+if TYPE_CHECKING:
+    from ..boxes import Boxes as Boxes
+    from .dataset import Dataset as Dataset
+    from .dataset import Opened as Opened
+    from .dataset import Sample as Sample
+    from .dataset import open_sample as open_sample
+
+_HOMES = {
+    "Boxes": "l2caf.boxes",
+    "Dataset": "l2caf.datasets.dataset",
+    "Opened": "l2caf.datasets.dataset",
+    "Sample": "l2caf.datasets.dataset",
+    "open_sample": "l2caf.datasets.dataset",
+}
+
+__all__ = ["LAYOUTS", "Boxes", "Dataset", "DatasetEntry", "Opened", "Sample", "open_sample", "read"]
+
+
+@dataclass(frozen=True)
+class DatasetEntry(Entry):
+    """One layout.
+
+    own_classes   its labels number classes of its own, as training needs them; else they number a network's outputs
+    halves        its reader takes half="first" or "second": the classes to train on, and those that stay unseen
+    """
+
+    own_classes: bool = True
+    halves: bool = False
+
+
+LAYOUTS = Table(
+    "dataset",
+    DatasetEntry("imagenet", "ImageNet", "l2caf.datasets.imagenet:read", own_classes=False),
+    DatasetEntry("cub", "CUB-200-2011", "l2caf.datasets.cub:read", halves=True),
+    DatasetEntry("cars", "Stanford Cars", "l2caf.datasets.cars:read", halves=True),
+    DatasetEntry("manifest", "a list of files with boxes", "l2caf.datasets.manifest:read", own_classes=False),
+    DatasetEntry("folder", "one sub-folder per class", "l2caf.datasets.folder:read"),
+)
 """The layouts that can be read, by name."""
-
-__all__ = ["KINDS", "Boxes", "Dataset", "Opened", "Sample", "open_sample", "read"]
 
 
 def read(kind: str, root: str | os.PathLike[str], **options: Any) -> Dataset:
     """Read a dataset by the name of its layout; the options are those of that layout's own `read`."""
-    if kind not in KINDS:
-        raise DatasetError(f"There is no layout {kind!r}: take one of {', '.join(KINDS)}.")
-    reader = importlib.import_module(f".{kind}", __name__).read
+    reader = LAYOUTS[kind].load()
     known = list(inspect.signature(reader).parameters)[1:]
     for option in options:
         if option not in known:
             raise InputError(f"The layout {kind} has no option {option!r}: it has {', '.join(known)}.")
     dataset: Dataset = reader(root, **options)
     return dataset
+
+
+def trainable() -> Table[DatasetEntry]:
+    """The layouts that a network can be trained on.
+
+    >>> trainable().words()
+    'cub, cars, folder'
+    """
+    return LAYOUTS.only(*(entry.key for entry in LAYOUTS.values() if entry.own_classes))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

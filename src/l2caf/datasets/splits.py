@@ -17,18 +17,20 @@ HELD_OUT = "held_out"  # where a checkpoint's config names the pictures that tra
 
 def part_of(kind: str, root: Path, *, part: str | None, network: str) -> tuple[Dataset, str]:
     """Read a part of a dataset; with none named, the unseen half of the classes where the layout has halves."""
-    has_halves = kind in ("cub", "cars")
+    has_halves = datasets.LAYOUTS[kind].halves
     chosen = part or ("unseen" if has_halves else "all")
     if chosen not in PARTS:
-        raise InputError(f"There is no part {chosen!r}: take one of {', '.join(PARTS)}.")
+        raise InputError(f"There is no part {chosen!r}: take one of {', '.join(PARTS)}.", field="part")
     if chosen in ("unseen", "seen") and not has_halves:
-        raise InputError(f"The layout {kind} has no halves of classes: take --part all or held-out.")
+        raise InputError(f"The layout {kind} has no halves of classes: take all or held-out.", field="part")
     found = datasets.read(kind, root, half=_HALVES[chosen]) if has_halves else datasets.read(kind, root)
     if chosen == "held-out":
         names = set(_held_out(network))
         found = replace(found, samples=tuple(sample for sample in found.samples if sample.name in names))
     if not found.samples:
-        raise InputError(f"The {chosen} part of {found.name} in '{root}' holds no picture: choose another --part.")
+        raise InputError(
+            f"The {chosen} part of {found.name} in '{root}' holds no picture: choose another.", field="part"
+        )
     return found, chosen
 
 
@@ -42,7 +44,9 @@ def _held_out(network: str) -> list[str]:
     config = _config(network)
     names = config.training.get(HELD_OUT) if config else None
     if not isinstance(names, list):
-        raise InputError(f"{network} names no pictures that its training left aside: choose another --part.")
+        raise InputError(
+            f"{network} names no pictures that its training left aside: choose another part.", field="part"
+        )
     return [str(name) for name in names]
 
 

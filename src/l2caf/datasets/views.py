@@ -15,7 +15,7 @@ from ..boxes import Boxes, as_boxes
 from ..errors import InputError
 from ..preprocessing import Preprocess, Preprocessing
 
-KINDS = ("crop", "squash")
+VIEWS = ("crop", "squash")
 
 
 class Seen(NamedTuple):
@@ -46,8 +46,8 @@ class View:
     preprocess: Preprocess
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"There is no view {self.kind!r}: take one of {', '.join(KINDS)}.")
+        if self.kind not in VIEWS:
+            raise InputError(f"There is no view {self.kind!r}: take one of {', '.join(VIEWS)}.", field="view")
         if not isinstance(self.preprocess, Preprocessing):
             raise InputError(
                 "Boxes cannot be mapped through a preprocessing function of one's own: "
