@@ -21,3 +21,18 @@ class Progress(Protocol):
 
 def silent(stage: str, done: int, total: int | None, numbers: Mapping[str, float] = NONE) -> None:
     """Tell nobody."""
+
+
+def part(progress: Progress, before: int, total: int) -> Progress:
+    """The progress of one part of a longer work: what it has done is counted after `before`, of `total`.
+
+    >>> part(lambda stage, done, total, numbers=NONE: print(stage, done, total), before=10, total=30)("reading", 3, 10)
+    reading 13 30
+    """
+
+    whole = total
+
+    def tell(stage: str, done: int, total: int | None, numbers: Mapping[str, float] = NONE) -> None:
+        progress(stage, before + done, whole, numbers)
+
+    return tell

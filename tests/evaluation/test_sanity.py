@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import l2caf.evaluation.sanity as sanity_module
 from l2caf.cli import main
-from l2caf.errors import InputError, MethodError, NetworkError
+from l2caf.errors import Cancelled, InputError, MethodError, NetworkError
 from l2caf.evaluation.randomize import cascade, layers_from_the_top, randomize
 from l2caf.evaluation.sanity import sanity_check
 from l2caf.evaluation.similarity import MEASURES, gradient_similarity, rank_correlation, structural_similarity
@@ -142,11 +142,26 @@ def test_a_head_that_normalises_is_said_to_be_kept_before_its_logits(images: Ten
     assert "before the logits layer" in method.sentence or method.verdict == Verdict.FAILS
 
 
+def test_a_cancelled_check_leaves_the_network_as_it_was(network: nn.Module, images: Tensor) -> None:
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    told = []
+
+    def stop(stage: str, done: int, *_: object) -> None:
+        told.append(done)
+        if done == 2:
+            raise Cancelled(stage)
+
+    with pytest.raises(Cancelled):
+        sanity_check(network, images, methods=["l2caf"], seeds=2, stages=3, progress=stop)
+    assert told == [1, 2]
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
 def test_all_methods_are_measured_at_every_stage(network: nn.Module, images: Tensor) -> None:
     calls = []
-    found = sanity_check(network, images, seeds=2, stages=3, advance=lambda: calls.append(1))
+    found = sanity_check(network, images, seeds=2, stages=3, progress=lambda *told: calls.append(told))
     assert tuple(found.methods) == METHODS.default_in("evaluate")
-    assert len(calls) == 2 * 3
+    assert calls == [("randomising", done, 6) for done in range(1, 7)]
     assert found.depths == [0, 1, 2, 4] or found.depths == [0, 1, 3, 4]
     for name, method in found.methods.items():
         assert set(method.control) == set(method.similarity) >= {f"shown-{measure}" for measure in MEASURES}
@@ -324,7 +339,7 @@ def test_figures_show_every_method(network: nn.Module, images: Tensor) -> None:
     figure = plot(found, title="t")
     assert len(figure.axes) == len(MEASURES)
     solid = [line for line in figure.axes[0].lines if line.get_linestyle() == "-"]
-    assert len(solid) == len(METHODS)
+    assert len(solid) == len(METHODS.default_in("evaluate"))
     picture = sheet(found, Image.new("RGB", (64, 64)))
     assert picture.width > picture.height / 2
 

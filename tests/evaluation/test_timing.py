@@ -24,15 +24,15 @@ from networks_for_tests import curved, pixels, pooled, seeded
 
 def test_contestants_take_turns_and_the_warm_up_does_not_count() -> None:
     order: list[str] = []
-    rounds: list[int] = []
+    rounds: list[object] = []
     times = side_by_side(
         {"a": lambda: order.append("a"), "b": lambda: order.append("b")},
         rounds=3,
         warm_up=1,
-        advance=lambda: rounds.append(1),
+        progress=lambda *told: rounds.append(told),
     )
     assert order == ["a", "b"] * 4
-    assert len(rounds) == 4
+    assert rounds == [("timing", done, 4) for done in (1, 2, 3, 4)]
     assert [len(seconds) for seconds in times.rounds.values()] == [3, 3]
 
 
@@ -46,18 +46,18 @@ def test_times_are_medians_and_ratios_are_of_the_same_round() -> None:
 
 @pytest.mark.parametrize(("make", "solver"), [(pooled, "Exact"), (curved, "Riemannian")])
 def test_every_way_to_a_map_is_timed(make: Callable[[], nn.Module], solver: str) -> None:
-    calls: list[int] = []
+    calls: list[object] = []
     network = seeded(make)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     timed = Timed("mine", network, pixels(1))
-    found = time_network(timed, rounds=2, advance=lambda: calls.append(1))
+    found = time_network(timed, rounds=2, progress=lambda *told: calls.append(told[:3]))
     assert list(found.seconds) == list(TITLES)
     assert all(seconds > 0 for seconds in found.seconds.values())
     assert found.solver == solver
     assert found.extrapolated == ("vanilla",)
     assert found.weights == "as given"
     assert found.paper == {}
-    assert len(calls) == 2 + 2
+    assert calls == [("timing mine", done, 4) for done in (1, 2, 3, 4)]
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     json.dumps(found.as_json(), allow_nan=False)
 

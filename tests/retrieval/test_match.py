@@ -13,7 +13,7 @@ from PIL import Image
 
 from embeddings_for_tests import colours_file, patches
 from l2caf.cli.app import run
-from l2caf.errors import ImageError, InputError
+from l2caf.errors import Cancelled, ImageError, InputError
 from l2caf.images import image_files
 from l2caf.networks.embedding import EmbeddingConfig, EmbeddingNetwork, save_embedding
 from l2caf.retrieval.embed import Embedder
@@ -143,8 +143,8 @@ class TestGalleries:
         calls: list[int] = []
 
         def opened() -> Gallery:
-            files = image_files(folder)
-            return open_gallery(folder, files, embedder, cache=cache, watch=lambda done, _: calls.append(done))
+            files, tell = image_files(folder), lambda stage, done, *_: calls.append(done)
+            return open_gallery(folder, files, embedder, cache=cache, progress=tell)
 
         first = opened()
         assert calls == [1]
@@ -153,6 +153,15 @@ class TestGalleries:
         patches(folder / "b.png", (RIGHT, GREEN))
         assert opened().index.names == ("a.png", "b.png")
         assert calls == [1, 2]
+
+    def test_a_cancelled_index_is_not_kept(self, made: Path, tmp_path: Path) -> None:
+        def stop(stage: str, *_: object) -> None:
+            raise Cancelled(stage)
+
+        cache = tmp_path / "cache.npz"
+        with pytest.raises(Cancelled, match="embedding"):
+            open_gallery(made / "gallery", image_files(made / "gallery"), _embedder(made), cache=cache, progress=stop)
+        assert not cache.exists()
 
 
 def _arguments(made: Path, out: Path, *more: str, function: str = "build") -> list[str]:

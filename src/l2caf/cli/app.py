@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from ..errors import L2cafError
+from ..errors import Cancelled, L2cafError
 from . import terminal
 
 STOPPED = 130
@@ -100,6 +100,8 @@ def run(arguments: list[str] | None = None) -> int:
 def _run(given: list[str], *, as_json: bool) -> int:
     try:
         result = app(args=list(given), prog_name="l2caf", standalone_mode=False)
+    except Cancelled:
+        return _stopped(as_json=as_json)
     except L2cafError as error:
         return terminal.fail(str(error), as_json=as_json)
     except (typer.Abort, KeyboardInterrupt):  # some versions of typer raise on Ctrl-C, others return a number

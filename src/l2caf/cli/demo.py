@@ -27,10 +27,10 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
 
     made = []
     stages = exhibits(subject, out)
-    with terminal.progress("drawing", len(stages)) as advance:
+    with terminal.bar("drawing", len(stages)) as progress:
         for stage in stages:
             made.append(stage())
-            advance()
+            progress("drawing", len(made), len(stages))
     if as_json:
         terminal.print_json(
             {

@@ -110,15 +110,16 @@ def command(
     writer = Writer(out, files, question, style, bare=bare, npy=npy)
     written: list[Written] = []
     failed = [Failed(path, error) for path, error in refused]
-    with terminal.progress("explaining", len(files)) as advance:
-        for found in explain_files(subject, files, question.as_method(), batch=batch, signed=signed):
+    with terminal.bar("explaining", len(files)) as progress:
+        answers = explain_files(subject, files, question.as_method(), batch=batch, signed=signed)
+        for done, found in enumerate(answers, start=1):
             if isinstance(found, Failed):
                 failed.append(found)
                 if len(files) > 1:
                     terminal.warn(str(found.error))
             else:
                 written.append(writer.write(found, network=subject.entry.name))
-            advance()
+            progress("explaining", done, len(files))
     if as_json:
         terminal.print_json(_document(subject.entry.name, question.title, written, failed))
     elif written:

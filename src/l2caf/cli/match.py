@@ -89,8 +89,8 @@ def command(
 
     with terminal.working(f"loading {network}"):
         embedder = Embedder.load(network, weights=weights, device=device_named(device))
-    with terminal.counting("embedding", len(files)) as watch:
-        found = open_gallery(gallery, files, embedder, cache=out / CACHE, watch=watch)
+    with terminal.bar("embedding", len(files)) as progress:
+        found = open_gallery(gallery, files, embedder, cache=out / CACHE, progress=progress)
     for bad in found.bad:
         terminal.warn(bad.message)
     with terminal.working("explaining"):

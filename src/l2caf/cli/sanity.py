@@ -86,7 +86,7 @@ def command(
 
     batch = torch.stack([subject.tensor(photograph) for photograph in photographs.values()]).to(subject.device)
     plan = cascade(subject.entry.network, batch, stages=stages or None)
-    with terminal.progress("randomising", len(plan) * seeds) as advance:
+    with terminal.bar("randomising") as progress:
         found = sanity_check(
             subject.entry.network,
             batch,
@@ -95,7 +95,7 @@ def command(
             stages=plan,
             layer=subject.layer,
             select=subject.select,
-            advance=advance,
+            progress=progress,
         )
     document = {"network": subject.entry.name, "photographs": list(photographs), **found.as_json()}
     first = next(iter(photographs))

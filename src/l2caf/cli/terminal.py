@@ -9,11 +9,15 @@ from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..progress import NONE
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from rich.console import Console
     from rich.table import Table
+
+    from ..progress import Progress
 
 WIDE = 200  # columns where nobody's window sets a limit
 
@@ -91,29 +95,34 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Itera
 
 
 @contextmanager
-def progress(words: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar on stderr, where there is a terminal; what it lends is called after each step."""
-    done = 0
+def bar(stage: str, total: int | None = None) -> Iterator[Progress]:
+    """Show one bar on stderr, where there is a terminal; what it lends is told how far the work is.
 
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        tell(done, total)
+    A new stage takes the bar over; numbers so far stand behind it.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
-    with counting(words, total) as tell:
-        yield advance
-
-
-@contextmanager
-def counting(words: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """The same, but what it lends is told how many of how many are done."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[numbers]}", markup=False),
+    )
     console = errors()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(words, total=total)
-        yield lambda finished, _: bar.update(task, completed=finished)
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task, now = shown.add_task(stage, total=total, numbers=""), stage
+
+        def tell(stage: str, done: int, total: int | None, numbers: Mapping[str, float] = NONE) -> None:
+            nonlocal task, now
+            if stage != now:  # the time that is left cannot be told from the speed of other work
+                shown.remove_task(task)
+                task, now = shown.add_task(stage, total=total, numbers=""), stage
+            words = "  ".join(f"{name} {number:.3g}" for name, number in numbers.items())
+            shown.update(task, completed=done, total=total, numbers=words)
+
+        yield tell
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..progress import part
 from . import options, terminal
 
 if TYPE_CHECKING:
@@ -53,14 +54,16 @@ def command(
     photograph = open_image(image or sample_path("cat"))
     ready_folder(out)
     with terminal.working("loading"):
-        from ..evaluation.timing import NETWORKS, prepared, time_network
+        from ..evaluation.timing import EXTRA, NETWORKS, prepared, time_network
 
     names = list(dict.fromkeys(networks or NETWORKS))
     timings: list[Timing] = []
-    with terminal.progress("timing", len(names) * (rounds + 2)) as advance:
-        for name in names:
+    each = rounds + EXTRA
+    with terminal.bar("timing") as progress:
+        for number, name in enumerate(names):
             timed = prepared(name, lambda entry: entry.preprocess(photograph).unsqueeze(0))
-            timings.append(time_network(timed, rounds=rounds, advance=advance))
+            so_far = part(progress, number * each, len(names) * each)
+            timings.append(time_network(timed, rounds=rounds, progress=so_far))
     machine = _machine()
     document: dict[str, Any] = {"machine": machine, "networks": [timing.as_json() for timing in timings]}
     written = _write(timings, document, out, machine)

@@ -25,6 +25,7 @@ from ..methods.method import Method
 from ..methods.table import METHODS, MethodEntry
 from ..networks.untrained import measure_statistics
 from ..objectives.output import ClassOblivious
+from ..progress import Progress, silent
 from ..recorder import record
 from ..recording.borrow import unwrap
 from ..recording.inputs import Select
@@ -49,14 +50,14 @@ def sanity_check(
     stages: int | Sequence[Stage] | None = STAGES,
     layer: str | None = None,
     select: Select = None,
-    advance: Callable[[], None] = lambda: None,
+    progress: Progress = silent,
 ) -> Sanity:
     """Randomise a copy of the network stage by stage and measure how alike the maps stay.
 
     `inputs` is (images, channels, height, width) with two images or more. `methods` are names, or functions
     that make a method from the classes that the trained network predicts. `stages` is how many points the
-    cascade has (None: every layer), or the points themselves as `cascade` gives them. `advance` is called
-    after every stage of every seed. The network that is given is not touched: all is done to a copy.
+    cascade has (None: every layer), or the points themselves as `cascade` gives them. `progress` is told of
+    every stage of every seed. The network that is given is not touched: all is done to a copy.
     """
     contestants = _contestants(methods)
     if inputs.ndim != 4 or len(inputs) < 2:
@@ -67,9 +68,9 @@ def sanity_check(
     trial = _Trial(_copied(unwrap(network)), inputs, contestants, layer, select)
     for seed in range(seeds):
         trial.begin(seed)
-        for stage in plan:
+        for number, stage in enumerate(plan, start=1):
             trial.randomize(stage)
-            advance()
+            progress("randomising", seed * len(plan) + number, len(plan) * seeds)
     return trial.report(tuple(plan), seeds)
 
 

@@ -22,6 +22,7 @@ from ..explanation import explain
 from ..methods.grad_cam import GradCAM
 from ..networks.catalogue import CatalogueEntry, load
 from ..networks.untrained import measure_statistics
+from ..progress import Progress, part, silent
 from ..solvers.gradient_descent import GradientDescent
 from .published import published
 
@@ -41,6 +42,7 @@ TITLES = {
 }
 """What is timed, quickest first: the last two are the paper's own procedure."""
 ROUNDS = 5
+EXTRA = 2  # what is told beside the rounds: one descent to its end, and a round to warm up
 PATIENCE = 2.0  # seconds: a descent that takes longer is not run in every round
 SHORT, LONG = 1, 4  # steps of the vanilla form that are really taken: their difference is the cost of a step
 _PAPER_NAMES = {"densenet161": "DenseNet-161", "vgg16": "VGG", "googlenet": "GoogLeNet"}
@@ -100,10 +102,10 @@ def prepared(name: str, prepare: Callable[[CatalogueEntry], Tensor]) -> Timed:
     return Timed(entry.name, entry.network, image, weights)
 
 
-def time_network(timed: Timed, *, rounds: int = ROUNDS, advance: Callable[[], None] = lambda: None) -> Timing:
+def time_network(timed: Timed, *, rounds: int = ROUNDS, progress: Progress = silent) -> Timing:
     """Time every way to a class-oblivious map, and Grad-CAM, on one image.
 
-    `advance` is called after every round and once before them, rounds + 2 times in all.
+    `progress` is told of every round and of what comes before them, rounds + EXTRA times in all.
     """
     if rounds < 1:
         raise InputError(f"{rounds} rounds measure nothing: give 1 or more.")
@@ -115,8 +117,9 @@ def time_network(timed: Timed, *, rounds: int = ROUNDS, advance: Callable[[], No
     fast, steps = _once(network, image)
     if fast <= PATIENCE:
         contestants["fast"] = lambda: explain(network, image, solver=GradientDescent()).maps
-    advance()
-    times = side_by_side(contestants, rounds=rounds, warm_up=1, advance=advance)
+    stage, total = f"timing {timed.name}", rounds + EXTRA
+    progress(stage, 1, total)
+    times = side_by_side(contestants, rounds=rounds, warm_up=1, stage=stage, progress=part(progress, 1, total))
     seconds = {name: times.seconds(name) for name in contestants if name in TITLES}
     seconds.setdefault("fast", fast)
     counts = dict.fromkeys(seconds, rounds) | ({} if fast <= PATIENCE else {"fast": 1})
@@ -218,9 +221,10 @@ def side_by_side(
     *,
     rounds: int = 9,
     warm_up: int = 2,
-    advance: Callable[[], None] = lambda: None,
+    stage: str = "timing",
+    progress: Progress = silent,
 ) -> Times:
-    """Time the contestants in turn, round after round; `advance` is called after every round.
+    """Time the contestants in turn, round after round; `progress` is told of every round.
 
     >>> sorted(side_by_side({"nothing": int, "something": dict}, rounds=3).rounds)
     ['nothing', 'something']
@@ -232,5 +236,5 @@ def side_by_side(
             run()
             if number >= warm_up:
                 times[name].append(time.perf_counter() - began)
-        advance()
+        progress(stage, number + 1, warm_up + rounds)
     return Times(times)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +22,10 @@ from ..networks.catalogue import load
 from ..networks.embedding import SUFFIX, read_config
 from ..networks.model import CatalogueEntry
 from ..preprocessing import Preprocess, Preprocessing
+from ..progress import Progress, silent
 from ..recording.borrow import borrowed, unwrap
 
 Vectors = npt.NDArray[np.float32]
-Watch = Callable[[int, int], None]
 _NOT_FINITE = "an embedding that holds NaN or infinity; look at the picture, or take another network"
 
 
@@ -100,7 +100,7 @@ class Embedder:
         *,
         size: int = 32,
         workers: int | None = None,
-        watch: Watch | None = None,
+        progress: Progress = silent,
     ) -> Embedded:
         """Embed pictures in batches; one that cannot be read or embedded is left out and named with the reason."""
         parts: list[Vectors] = []
@@ -119,8 +119,7 @@ class Embedder:
                 parts.append(vectors[finite])
                 names += [batch.names[place] for place in np.flatnonzero(finite)]
                 labels += [batch.labels[place] for place in np.flatnonzero(finite)]
-            if watch is not None:
-                watch(done, len(samples))
+            progress("embedding", done, len(samples))
         stacked = np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
         return Embedded(stacked, tuple(names), tuple(labels), tuple(bad))
 

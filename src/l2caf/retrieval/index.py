@@ -21,7 +21,8 @@ from ..datasets.dataset import Sample
 from ..datasets.loading import Bad
 from ..errors import ExtraError, ImageError, InputError
 from ..files import write_whole
-from .embed import Embedded, Embedder, Vectors, Watch, on_circle
+from ..progress import Progress, silent
+from .embed import Embedded, Embedder, Vectors, on_circle
 
 Ints = npt.NDArray[np.int64]
 SUFFIX = ".npz"
@@ -182,7 +183,7 @@ class Gallery:
 
 
 def open_gallery(
-    folder: Path, files: Sequence[Path], embedder: Embedder, *, cache: Path | None = None, watch: Watch | None = None
+    folder: Path, files: Sequence[Path], embedder: Embedder, *, cache: Path | None = None, progress: Progress = silent
 ) -> Gallery:
     """Embed the files of a folder, or take the index at `cache` if it is of the same files.
 
@@ -197,7 +198,7 @@ def open_gallery(
         index = Index.load(cache, embedder=embedder)
         if index.stamp == stamp:
             return Gallery(index, named)
-    embedded = embedder.embed([Sample(file, name=name) for name, file in named.items()], watch=watch)
+    embedded = embedder.embed([Sample(file, name=name) for name, file in named.items()], progress=progress)
     if not len(embedded):
         raise InputError(f"None of the {len(named)} pictures in '{folder}' can be read: {embedded.bad[0].message}")
     index = Index.made_by(embedder, embedded, stamp=stamp)
