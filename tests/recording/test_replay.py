@@ -265,7 +265,7 @@ def test_the_features_stay_what_they_are(case: str) -> None:
     features = replay.features.clone()
     head = Head(replay)
     problems, _ = pose(head, UnitL2(), ClassOblivious())
-    head.output(torch.rand(2, replay.positions))
+    head.filtered(torch.rand(2, replay.positions))
     Auto().solve(problems[0])
     for later in reversed(list(replay.observed)):
         if later != OUTPUT:

@@ -16,13 +16,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, NetworkError
-from ..recording.borrow import borrowed, forwards_replaced, unwrap
+from ..recording.borrow import Call, borrowed, forwards_replaced, unwrap, watching
 
 STAGES = 12
 
@@ -107,20 +106,10 @@ def _started(network: nn.Module, inputs: Tensor) -> dict[nn.Module, int]:
     started: dict[nn.Module, int] = {}
     clock = itertools.count()
 
-    def watching(module: nn.Module) -> Any:
-        forward = module.forward
+    def called(call: Call) -> None:
+        started[call.module] = next(clock)
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            started[module] = next(clock)
-            return forward(*args, **kwargs)
-
-        return watched
-
-    with (
-        borrowed(network) as modules,
-        forwards_replaced({module: watching(module) for module in modules}),
-        torch.no_grad(),
-    ):
+    with borrowed(network) as loan, forwards_replaced(watching(loan.modules, called=called)), torch.no_grad():
         network(inputs)
     return started
 

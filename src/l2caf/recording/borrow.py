@@ -1,12 +1,18 @@
-"""Borrowing a network: whatever is changed on it for a run is put back on the way out."""
+"""A network on loan: whatever is changed on it for a run is put back on the way out.
+
+All that leans on torch's private names stands in this file: `_compiled_call_impl` and `_orig_mod` (compiled networks),
+`_modules`, `_forward_hooks` and the like (what a network is made of), and the two entrances of checkpointing.
+The contract tests over every method (`tests/contracts/test_left_as_found.py`) catch it when one of them changes.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import torch
@@ -16,10 +22,16 @@ from torch import nn
 from ..errors import NetworkError
 
 Forward = Callable[..., Any]
+
 _ABSENT = object()
-# Forward methods are swapped on the modules themselves, so two threads must not explain at the same moment.
-_one_at_a_time = threading.RLock()
-_held: dict[nn.Module, list[nn.Module]] = {}  # the networks on loan, with their modules
+
+
+@dataclass(frozen=True)
+class Call:
+    """The index-th call of a module in one run."""
+
+    module: nn.Module
+    index: int
 
 
 def unwrap(network: nn.Module) -> nn.Module:
@@ -34,39 +46,164 @@ def unwrap(network: nn.Module) -> nn.Module:
     return unwrap(compiled_from) if isinstance(compiled_from, nn.Module) else network
 
 
+class Loan:
+    """A network that is held, with its modules, since to walk through them takes longer than many a head."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self.modules = modules_of(network)
+        self.depth = 0
+        self.knowledge: Any = None  # what is known about the network as it is now; looked up once a loan
+
+    def fingerprint(self) -> Hashable:
+        """What of the network decides how it computes, other than the values of its tensors.
+
+        Which modules there are, of which class, with which hooks and plain settings (a flag that switches a rectifier
+        on is such a setting), and whether somebody replaced a forward method. Numbers only: no module is kept alive.
+        """
+        found: list[Hashable] = [tuple(nn.modules.module._global_forward_hooks)]
+        for module in self.modules:
+            parts = module.__dict__
+            found += (
+                id(module),
+                id(type(module).forward),
+                id(parts.get("forward")),
+                *parts["_forward_hooks"],
+                *parts["_forward_pre_hooks"],
+            )
+            # Evaluation mode is set for the while of a loan, so `training` says nothing.
+            found += [value for name, value in parts.items() if type(value) in _PLAIN and name != "training"]
+        return tuple(found)
+
+
+_PLAIN = frozenset({bool, int, float, str, NoneType})
+
+
+def modules_of(network: nn.Module) -> list[nn.Module]:
+    """List a network and all modules in it, in torch's own order, each once.
+
+    >>> len(modules_of(nn.Sequential(nn.ReLU(), nn.Sequential(nn.ReLU()))))
+    4
+    """
+    found: dict[nn.Module, None] = {}
+    waiting = [network]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found[module] = None
+            waiting += [child for child in reversed(module._modules.values()) if child is not None]
+    return list(found)
+
+
+# Forward methods are swapped on the modules themselves, so no two threads may hold the same module; networks that
+# share none are explained side by side.
+_changed = threading.Condition(threading.RLock())
+_held: dict[nn.Module, int] = {}  # module: the thread that holds it
+_loans: dict[nn.Module, Loan] = {}
+
+
 @contextmanager
-def borrowed(network: nn.Module) -> Iterator[list[nn.Module]]:
+def borrowed(network: nn.Module) -> Iterator[Loan]:
     """Hold the network in evaluation mode, uncompiled and outside inference mode, and give it back as it was.
 
-    Nothing is checkpointed meanwhile. Its modules are given for the while, since walking through them takes longer
-    than many a head. A network that is held already stays as it is, so a long piece of work borrows it once for all
-    its runs.
+    Nothing is checkpointed meanwhile. A network that this thread holds already stays as it is, so a long piece of work
+    borrows it once for all its runs. Another thread waits until every module of the network is free.
     """
-    with _one_at_a_time:
-        if network in _held:
-            yield _held[network]
-            return
-        modules = list(network.modules())
-        training = [module for module in modules if module.training]
-        compiled = {module: module._compiled_call_impl for module in modules if module._compiled_call_impl is not None}
-        fast_attention = torch.backends.mha.get_fastpath_enabled()
-        with torch.inference_mode(False), _nothing_checkpointed(), _nothing_compiled():
-            try:
-                _held[network] = modules
-                # The fused kernel, used only where no gradient is wanted, passes the inner modules by.
-                torch.backends.mha.set_fastpath_enabled(False)
-                for module in training:
-                    module.training = False
-                for module in compiled:
-                    module._compiled_call_impl = None
-                yield modules
-            finally:
-                _held.pop(network, None)
-                torch.backends.mha.set_fastpath_enabled(fast_attention)
-                for module in training:
-                    module.training = True
-                for module, implementation in compiled.items():
-                    module._compiled_call_impl = implementation
+    loan = _taken(network)
+    try:
+        if loan.depth > 1:
+            yield loan
+        else:
+            with torch.inference_mode(False), _settings, _as_evaluated(loan.modules):
+                yield loan
+    finally:
+        _returned(loan)
+
+
+def _taken(network: nn.Module) -> Loan:
+    me = threading.get_ident()
+    with _changed:
+        loan = _loans.get(network)
+        if loan is None or _held.get(network) != me:
+            while True:
+                loan = Loan(network)
+                if all(_held.get(module, me) == me for module in loan.modules):
+                    break
+                _changed.wait()
+            if network not in _loans:
+                _loans[network] = loan
+                _held.update(dict.fromkeys(loan.modules, me))
+            loan = _loans[network]
+        loan.depth += 1
+        return loan
+
+
+def _returned(loan: Loan) -> None:
+    with _changed:
+        loan.depth -= 1
+        if loan.depth == 0:
+            del _loans[loan.network]
+            still = {module for other in _loans.values() for module in other.modules} if _loans else ()
+            for module in loan.modules:
+                if module not in still:
+                    _held.pop(module, None)
+            _changed.notify_all()
+
+
+@contextmanager
+def _as_evaluated(modules: list[nn.Module]) -> Iterator[None]:
+    training = [module for module in modules if module.training]
+    compiled = {module: module._compiled_call_impl for module in modules if module._compiled_call_impl is not None}
+    try:
+        for module in training:
+            module.training = False
+        for module in compiled:
+            module._compiled_call_impl = None
+        yield
+    finally:
+        for module in training:
+            module.training = True
+        for module, implementation in compiled.items():
+            module._compiled_call_impl = implementation
+
+
+class _Settings:
+    """What holds for the whole process while any network is on loan: the first loan sets it, the last puts it back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loans = 0
+        self._changes = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._loans == 0:
+                with ExitStack() as changes:
+                    changes.enter_context(_no_fast_attention())
+                    changes.enter_context(_nothing_checkpointed())
+                    changes.enter_context(_nothing_compiled())
+                    self._changes = changes.pop_all()
+            self._loans += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._loans -= 1
+            if self._loans == 0:
+                self._changes.close()
+
+
+_settings = _Settings()
+
+
+@contextmanager
+def _no_fast_attention() -> Iterator[None]:
+    """The fused kernel, used only where no gradient is wanted, passes the inner modules by."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _nothing_compiled() -> AbstractContextManager[Any]:
@@ -124,9 +261,33 @@ def forwards_replaced(replacements: Mapping[nn.Module, Forward]) -> Iterator[Non
                 module.__dict__["forward"] = forward
 
 
-@dataclass(frozen=True)
-class Call:
-    """The index-th call of a module in one run."""
+def watching(
+    modules: Iterable[nn.Module],
+    *,
+    called: Callable[[Call], None] | None = None,
+    returned: Callable[[Call, Any], None] | None = None,
+    forwards: Mapping[nn.Module, Forward] | None = None,
+) -> dict[nn.Module, Forward]:
+    """Return forwards that tell of every call, when it begins and with what it returned, and compute as ever.
 
-    module: nn.Module
-    index: int
+    `forwards` are taken in place of the modules' own, where given. Put them in place with `forwards_replaced`.
+    """
+    own = forwards or {}
+
+    def watched_forward(module: nn.Module, forward: Forward) -> Forward:
+        calls = 0
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            call = Call(module, calls)
+            calls += 1
+            if called is not None:
+                called(call)
+            output = forward(*args, **kwargs)
+            if returned is not None:
+                returned(call, output)
+            return output
+
+        return watched
+
+    return {module: watched_forward(module, own.get(module, module.forward)) for module in modules}

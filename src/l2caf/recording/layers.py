@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import weakref
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import LayerError, NetworkError
-from .borrow import borrowed, forwards_replaced, unwrap
+from .borrow import Call, borrowed, forwards_replaced, unwrap, watching
 from .inputs import Arguments, Inputs, Select, select_output
+from .knowledge import knowledge_of
 from .layout import Layout, infer_layout
 
 
@@ -41,7 +40,9 @@ class Layer:
 
 def usable_layers(network: nn.Module, inputs: Inputs, *, select: Select = None) -> list[Layer]:
     """List the layers whose output holds a map, in the order in which they finish."""
-    return list(_survey(unwrap(network), Arguments.of(inputs), select).layers)
+    plain = unwrap(network)
+    with borrowed(plain):
+        return list(_survey(plain, Arguments.of(inputs), select).layers)
 
 
 def find_layer(
@@ -73,11 +74,6 @@ def find_layer(
         f"Layer {name!r} is called {matches[0].calls} times and has a spatial map in call {with_map}, not {call}: "
         "choose one of these."
     )
-
-
-def forget(network: nn.Module) -> None:
-    """Drop what was learnt of a network, for one whose modules have been exchanged since."""
-    _surveys.pop(network, None)
 
 
 @dataclass(frozen=True)
@@ -118,19 +114,17 @@ class _Survey:
         return f"{fault}; the nearest usable ones are {', '.join(near) or 'none'}."
 
 
-# What a run shows depends on the network's modules, the input's shape and what is explained, so it is looked at once.
-_surveys: weakref.WeakKeyDictionary[nn.Module, dict[Hashable, _Survey]] = weakref.WeakKeyDictionary()
-
-
 def _survey(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
+    """Look at the network once: what a run shows depends on its modules, the input's shape and what is explained."""
     if callable(select):
         return _look_at_little(network, arguments, select)  # to keep it would keep all that the function refers to
-    known = _surveys.setdefault(network, {})
-    with borrowed(network) as modules:
-        key = (arguments.signature(), len(modules), select)
-    if key not in known:
-        known[key] = _look_at_little(network, arguments, select)
-    return known[key]
+    known = knowledge_of(network)
+    key = (arguments.signature(), select)
+    survey: _Survey | None = known.get("survey", key)
+    if survey is None:
+        survey = _look_at_little(network, arguments, select)
+        known.put("survey", key, survey)
+    return survey
 
 
 def _look_at_little(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
@@ -150,42 +144,35 @@ def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
     noted: list[tuple[Layer, Tensor]] = []
     calls: dict[str, int] = {}
 
-    def watching(module: nn.Module) -> Any:
-        forward = module.forward
-
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            index = calls.get(names[module], 0)
-            calls[names[module]] = index + 1
-            output = forward(*args, **kwargs)
-            if isinstance(output, Tensor) and output.is_floating_point():
-                layout = infer_layout(tuple(output.shape), input_shape)
-                if layout is not None:
-                    layer = Layer(names[module], type(module).__name__, tuple(output.shape[1:]), layout, index)
-                    noted.append((layer, output))
-            return output
-
-        return watched
+    def returned_from(call: Call, output: Any) -> None:
+        name = names[call.module]
+        calls[name] = call.index + 1
+        if isinstance(output, Tensor) and output.is_floating_point():
+            layout = infer_layout(tuple(output.shape), input_shape)
+            if layout is not None:
+                layer = Layer(name, type(call.module).__name__, tuple(output.shape[1:]), layout, call.index)
+                noted.append((layer, output))
 
     main = arguments.main
     differentiable = arguments.map(
         lambda tensor: tensor.clone().requires_grad_() * 1 if tensor is main else tensor.clone()
     )
     before = differentiable.versions()
-    with borrowed(network) as modules:
+    with borrowed(network) as loan:
         # What computes a weight is no layer, though its output may have the shape of a map.
-        watched = {
-            module: watching(module)
-            for module in modules
+        layers = [
+            module
+            for module in loan.modules
             if module is not network and "parametrizations" not in names[module].split(".")
-        }
+        ]
         try:
-            with forwards_replaced(watched), torch.enable_grad():
+            with forwards_replaced(watching(layers, returned=returned_from)), torch.enable_grad():
                 returned = differentiable.call(network)
         except RuntimeError:
             # What writes into views, for one, runs only where no gradient is asked for.
             noted.clear()
             calls.clear()
-            with forwards_replaced(watched), torch.no_grad():
+            with forwards_replaced(watching(layers, returned=returned_from)), torch.no_grad():
                 differentiable = arguments.map(Tensor.clone)
                 before = differentiable.versions()
                 returned = differentiable.call(network)

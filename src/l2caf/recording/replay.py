@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -14,12 +13,10 @@ from ..errors import InputError, LayerError, NetworkError
 from ..numerics import agree, rows
 from .borrow import Call, unwrap
 from .inputs import Arguments, Inputs, Select, select_output
-from .layers import Layer, find_layer, forget, module_named
+from .knowledge import forget, knowledge_of
+from .layers import Layer, find_layer, module_named
 from .storage import Keeping
 from .tape import Tape
-
-# How much a tape must keep, a network and layer, where a lean one was found wanting.
-_keeping: weakref.WeakKeyDictionary[nn.Module, dict[str, Keeping]] = weakref.WeakKeyDictionary()
 
 
 class Replay:
@@ -125,11 +122,12 @@ class Replay:
         self.layer = layer
         self.arguments = replace(self.arguments, copied=layer.inputs_written)
         self.cut = Call(module_named(self.network, layer.name), layer.call)
-        known = _keeping.setdefault(self.network, {})
+        known = knowledge_of(self.network)
         ways = list(Keeping)
-        for keeping in ways[ways.index(known.get(layer.name, Keeping.LEAN)) :]:
+        # How much a tape must keep where a lean one was found wanting.
+        for keeping in ways[ways.index(known.get("keeping", layer.name) or Keeping.LEAN) :]:
             if self._record(keeping):
-                known[layer.name] = keeping
+                known.put("keeping", layer.name, keeping)
                 return
         raise NetworkError(
             "The network gives another output when it is run again on the same input, so no filter can be judged: "

@@ -9,7 +9,7 @@ architecture: skip connections, functional glue and modules that are called many
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import NetworkError
-from .borrow import Call, Forward, borrowed, forwards_replaced
+from .borrow import Call, Forward, borrowed, forwards_replaced, watching
 from .inputs import Arguments
 from .storage import Frames, Keeping, Noted, copied
 
@@ -62,8 +62,8 @@ class Tape:
         self._later: dict[nn.Module, None] = {}  # the modules with a call that ends after the cut, in order
         self._cut_seen = False
         if before is None or keeping is Keeping.NOTHING:
-            with borrowed(network) as modules:
-                self._record({module: module.forward for module in modules if module is not network})
+            with borrowed(network) as loan:
+                self._record({module: module.forward for module in loan.modules if module is not network})
         else:
             later = {module: module.forward for module in before._later}
             self._record({**later, **before._scripted(value_before)})
@@ -72,11 +72,19 @@ class Tape:
         """Run what follows the cut with `value` there; return what the network (or the call `until`) returns."""
         replacements = self._scripted(value)
         if observe is not None or until is not None:
-            replacements = _watched(self._later, replacements, until, observe)
+
+            def returned(call: Call, output: Any) -> None:
+                if observe is not None:
+                    observe(call, output)
+                if call == until:
+                    raise _Reached(output)
+
+            watched = dict.fromkeys((*self._later, *replacements))
+            replacements = watching(watched, returned=returned, forwards=replacements)
         with (
-            borrowed(self.network) as modules,
+            borrowed(self.network) as loan,
             forwards_replaced(replacements),
-            _differentiable_recurrence(modules),
+            _differentiable_recurrence(loan.modules),
         ):
             try:
                 return self.arguments.call(self.network)
@@ -86,7 +94,7 @@ class Tape:
     def run_whole(self, at_cut: Callable[[Any], Any]) -> Any:
         """Run the whole network, every layer of it, with a function applied to what the cut returns."""
         replaced = forwards_replaced({self.cut.module: self._applying(at_cut)})
-        with borrowed(self.network) as modules, replaced, _differentiable_recurrence(modules):
+        with borrowed(self.network) as loan, replaced, _differentiable_recurrence(loan.modules):
             return self.arguments.call(self.network)
 
     def _applying(self, at_cut: Callable[[Any], Any]) -> Forward:
@@ -194,29 +202,6 @@ class Tape:
 @dataclass(frozen=True)
 class _Exactly:
     value: Any
-
-
-def _watched(
-    later: Iterable[nn.Module],
-    forwards: dict[nn.Module, Forward],
-    until: Call | None,
-    observe: Observer | None,
-) -> dict[nn.Module, Forward]:
-    def watch(module: nn.Module, forward: Forward) -> Forward:
-        calls = count()
-
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            call = Call(module, next(calls))
-            output = forward(*args, **kwargs)
-            if observe is not None:
-                observe(call, output)
-            if call == until:
-                raise _Reached(output)
-            return output
-
-        return watched
-
-    return {module: watch(module, forwards.get(module, module.forward)) for module in (*later, *forwards)}
 
 
 @contextmanager
