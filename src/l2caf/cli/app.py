@@ -103,7 +103,7 @@ def _run(given: list[str], *, as_json: bool) -> int:
     except Cancelled:
         return _stopped(as_json=as_json)
     except L2cafError as error:
-        return terminal.fail(str(error), as_json=as_json)
+        return terminal.fail(said(error, given), as_json=as_json)
     except (typer.Abort, KeyboardInterrupt):  # some versions of typer raise on Ctrl-C, others return a number
         return _stopped(as_json=as_json)
     except typer.Exit as leaving:
@@ -117,6 +117,34 @@ def _run(given: list[str], *, as_json: bool) -> int:
     if result == STOPPED:
         return _stopped(as_json=as_json)
     return result if isinstance(result, int) else 0
+
+
+def said(error: L2cafError, given: list[str]) -> str:
+    """An error in the words of the command line: the field at fault goes by the option that sets it.
+
+    >>> from l2caf.errors import InputError
+    >>> said(InputError("0 asks for no class: give 1 or more.", field="top"), ["explain", "photo.jpg", "--top", "0"])
+    '--top: 0 asks for no class: give 1 or more.'
+    """
+    word = _words(given).get(error.field or "")
+    return f"{word}: {error}" if word else str(error)
+
+
+def _words(given: list[str]) -> dict[str, str]:
+    """What the command that was given calls its settings, by the parameter's name and by the option's."""
+    command: Any = typer.main.get_command(app)
+    for name in given:
+        if not hasattr(command, "get_command"):
+            break
+        command = command.get_command(None, name) or command
+    words: dict[str, str] = {}
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            option = max(parameter.opts, key=len)  # --top, not -k
+            words |= {parameter.name: option, option.lstrip("-").replace("-", "_"): option}
+        else:
+            words[parameter.name] = parameter.metavar or parameter.name.upper()
+    return words
 
 
 def _stopped(*, as_json: bool) -> int:

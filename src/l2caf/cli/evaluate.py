@@ -9,6 +9,7 @@ import typer
 
 from ..datasets import LAYOUTS
 from ..errors import InputError
+from ..methods.table import METHODS
 from . import options, terminal
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def command(
         typer.Option(
             "--method",
             "-m",
-            help="l2caf, l2caf-class, l2caf-published, cam, gradcam, gradcam-abs; repeat it for several. "
-            "[dim]Default: all but the published form; of retrieval l2caf, gradcam-abs, gradcam.[/dim]",
+            help=f"{METHODS.words()}; repeat it for several. [dim]Default:"
+            f" {', '.join(METHODS.default_in('evaluate'))}; of retrieval l2caf, gradcam-abs, gradcam.[/dim]",
             rich_help_panel=MEASURE,
         ),
     ] = None,
@@ -90,7 +91,6 @@ def command(
     from .. import datasets
     from ..datasets.views import View
     from ..evaluation.localization import Trial
-    from ..methods.table import METHODS
     from ..tasks.evaluate import REPORT, Names, run_evaluation
 
     methods = METHODS.checked(method or METHODS.default_in("evaluate"))
@@ -122,7 +122,6 @@ def _retrieval(
     from ..datasets.splits import part_of, trained_by
     from ..datasets.views import View
     from ..evaluation.retrieval import DEFAULT_METHODS, RetrievalTrial
-    from ..methods.table import METHODS
     from ..networks.subject import device_named
     from ..reports.retrieval import published_rows
     from ..retrieval.embed import Embedder
@@ -152,7 +151,6 @@ def _retrieval(
 
 def _show_retrieval(results: Mapping[str, Any], report: Path) -> None:
     from ..evaluation.scores import MEASURES
-    from ..methods.table import METHODS
     from ..reports.page import shown
     from ..reports.retrieval import RETRIEVAL_MEASURES
     from ..reports.sections import measures_of
@@ -196,7 +194,6 @@ def _same_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]
 def _show(results: Mapping[str, Any], report: Path) -> None:
     from ..evaluation.published import published
     from ..evaluation.scores import MEASURES
-    from ..methods.table import METHODS
     from ..reports.page import shown
     from ..reports.sections import measures_of
 

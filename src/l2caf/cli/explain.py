@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from ..tasks.question import FilterName, MethodName, Question, SolverName
+from ..tasks.question import Question, check_classes
 from . import options, terminal
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def command(
         int | None,
         typer.Option("--top", "-k", help="A map for each of the K best classes.", rich_help_panel=options.ASK),
     ] = None,
-    method: options.Method = MethodName.L2CAF,
-    filter: options.Filter = FilterName.L2,
-    solver: options.Solver = SolverName.AUTO,
+    method: options.Method = "l2caf",
+    filter: options.Filter = "l2",
+    solver: options.Solver = "auto",
     published: Annotated[
         bool,
         typer.Option(
@@ -90,9 +90,9 @@ def command(
         "seed": seed,
         "about_a_class": signed,
     }
-    if classes and top is not None:
-        raise InputError("Give --class or --top, not both: they both say which classes to show.")
-    Question(**asked)  # what contradicts itself is said before anything is loaded
+    # What contradicts itself is said before anything is loaded.
+    check_classes(bool(classes), top)
+    Question(**asked)
     style = Style(colormap=colormap, contours=contours, box=box, signed=signed)
     style.check()
     files, refused = gathered(images, out=out)

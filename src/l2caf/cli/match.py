@@ -70,7 +70,7 @@ def command(
 
     ranks = _ranks(contrast)
     if top < 1:
-        raise InputError(f"--top {top} asks for no neighbour: give 1 or more.")
+        raise InputError(f"{top} asks for no neighbour: give 1 or more.", field="top")
     style = Style(colormap=colormap, contours=contours, signed=signed)
     style.check()
     open_image(query)  # a query that is no picture is told before a gallery is embedded
@@ -115,7 +115,7 @@ def _ranks(text: str | None) -> tuple[int, int] | None:
         return None
     ours, _, theirs = text.partition(":")
     if not (ours.isdecimal() and theirs.isdecimal()):
-        raise InputError(f"--contrast {text} names no two neighbours: give their ranks, as in 1:3.")
+        raise InputError(f"{text} names no two neighbours: give their ranks, as in 1:3.", field="contrast")
     return int(ours), int(theirs)
 
 

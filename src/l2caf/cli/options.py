@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..tasks.question import FilterName, MethodName, SolverName
+from ..methods.table import FILTERS, METHODS, SOLVERS
 
 if TYPE_CHECKING:
     from ..networks.subject import Subject
@@ -51,9 +51,9 @@ OneClass = Annotated[
     str | None,
     typer.Option("--class", "-c", help="A class, by name or number.", rich_help_panel=ASK),
 ]
-Method = Annotated[MethodName, typer.Option("--method", "-m", help="How to look.", rich_help_panel=ASK)]
-Filter = Annotated[FilterName, typer.Option(help="What the filter is held to.", rich_help_panel=ASK)]
-Solver = Annotated[SolverName, typer.Option(help="How the filter is found.", rich_help_panel=ASK)]
+Method = Annotated[str, typer.Option("--method", "-m", help=f"How to look: {METHODS.words()}.", rich_help_panel=ASK)]
+Filter = Annotated[str, typer.Option(help=f"What the filter is held to: {FILTERS.words()}.", rich_help_panel=ASK)]
+Solver = Annotated[str, typer.Option(help=f"How the filter is found: {SOLVERS.words()}.", rich_help_panel=ASK)]
 Seed = Annotated[int, typer.Option(help="For the random start of gradient descent.", rich_help_panel=ASK)]
 Colormap = Annotated[
     str | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ImageError, InputError
+from ..methods.table import METHODS
 from . import options, terminal
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def command(
         typer.Option(
             "--method",
             "-m",
-            help="l2caf, l2caf-class, cam, gradcam, gradcam-abs; repeat it. [dim]Default: all of them.[/dim]",
+            help=f"{METHODS.words()}; repeat it. [dim]Default: {', '.join(METHODS.default_in('evaluate'))}.[/dim]",
             rich_help_panel=TESTS,
             show_default=False,
         ),
@@ -68,10 +69,8 @@ def command(
     l2caf sanity holiday/ --method l2caf --method gradcam --seeds 5
     l2caf sanity holiday/ --network torchvision:resnet50 --stages 0 --out trust
     """
-    from ..methods.table import METHODS
-
     if stages == 1 or stages < 0:
-        raise InputError(f"--stages {stages} is no cascade: give 2 or more, or 0 for every layer.")
+        raise InputError(f"{stages} is no cascade: give 2 or more, or 0 for every layer.", field="stages")
     names = METHODS.checked(method or METHODS.default_in("evaluate"))
     photographs = _photographs(images or [], out)
     from ..tasks.outputs import ready_folder
@@ -151,8 +150,6 @@ def _write(
 
 
 def _report(found: Sanity, written: list[Path]) -> None:
-    from ..methods.table import METHODS
-
     console = terminal.output()
     columns = ["method", "test", "verdict", "likeness kept (95 %)", "rank", "SSIM", "HOG"]
     rows = []

@@ -42,6 +42,11 @@ class MethodEntry(Entry):
     settings: dict[str, Any] = field(default_factory=dict)
     default_in: frozenset[Command] = frozenset({"compare", "evaluate"})
 
+    @property
+    def is_filter(self) -> bool:
+        """Whether it is an attention filter: its constraint, its solver and the form of its objective can be chosen."""
+        return self.home.startswith(f"{_FILTERS}:")
+
     def make(
         self,
         *,

@@ -8,15 +8,11 @@ from typing import Any
 from PIL import Image
 
 from ..errors import MethodError, OutputError
-from ..filters import Gaussian, Softmax, UnitL1
 from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..methods.attention_filter import AttentionFilter
-from ..methods.cam import CAM
-from ..methods.grad_cam import GradCAM, GradCAMAbs
 from ..methods.method import Method
+from ..methods.table import METHODS
 from ..networks.subject import Prediction, Subject, probabilities
-from ..objectives.classes import ClassSpecific
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
 from .explain import photograph_title
@@ -67,26 +63,16 @@ def compare(subject: Subject, image: Image.Image, *, of_class: int | None = None
     with subject.run([subject.tensor(image)]) as recording:
         head, output = recording.head, recording.output
         prediction = subject.predictions(output)[0]
-        contestants = tuple(_asked(title, method, head) for title, method in _methods(of_class))
+        contestants = tuple(
+            _asked(METHODS[key].title, METHODS[key].make(classes=of_class), head)
+            for key in METHODS.default_in("compare")
+        )
     chosen = of_class if of_class is not None else prediction.index if prediction else None
     about = None
     if chosen is not None and output.ndim == 2:
         about = Prediction(chosen, subject.class_name(chosen), float(probabilities(output)[0, chosen]))
     layer = str(head.layer)
     return Comparison(subject.view(image), contestants, prediction, about, layer, subject.entry.name)
-
-
-def _methods(of_class: int | None) -> list[tuple[str, Method]]:
-    return [
-        ("L2-CAF, class-oblivious", AttentionFilter()),
-        ("L2-CAF, class-specific", AttentionFilter(ClassSpecific(of_class))),
-        ("CAM", CAM(of_class)),
-        ("Grad-CAM", GradCAM(of_class)),
-        ("Grad-CAM-abs", GradCAMAbs(of_class)),
-        ("L1 filter, class-oblivious", AttentionFilter(filter=UnitL1())),
-        ("softmax filter, class-oblivious", AttentionFilter(filter=Softmax())),
-        ("Gaussian filter, class-oblivious", AttentionFilter(filter=Gaussian())),
-    ]
 
 
 def _asked(title: str, method: Method, head: Head) -> Contestant:

@@ -27,7 +27,9 @@ def gathered(paths: Iterable[Path], *, out: Path) -> tuple[list[Path], list[tupl
     home = out.resolve()
     for path in paths:
         if path.is_dir() and path.resolve() == home:
-            raise InputError(f"The pictures would lie among the photographs of '{path}': give another --out.")
+            raise InputError(
+                f"The pictures would lie among the photographs of '{path}': give another folder.", field="out"
+            )
         try:
             files = image_files(path)
         except ImageError as error:
@@ -64,7 +66,9 @@ def ready_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise FileError(f"'{folder}' cannot be made a folder for pictures ({reason}): give another --out.") from error
+        raise FileError(
+            f"'{folder}' cannot be made a folder for pictures ({reason}): give another.", field="out"
+        ) from error
     return folder
 
 
@@ -103,7 +107,7 @@ class Writer:
         npy: bool = False,
     ) -> None:
         self.folder = folder
-        self.names = names_for(files, suffix=str(question.method))
+        self.names = names_for(files, suffix=question.method)
         self.question, self.style = question, style
         self.bare, self.npy = bare, npy
 

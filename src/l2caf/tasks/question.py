@@ -1,109 +1,100 @@
-"""From the words that a person uses on the command line or the page to a method.
+"""`Question`: what is asked of a network, in the words that people type, checked before anything is loaded.
 
-Nothing heavy is imported before a method is really made: the words alone are needed for a help text.
+torch is imported where a method is really made: the words alone are needed for a help text.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..methods.table import FILTERS, METHODS, SOLVERS
 
 if TYPE_CHECKING:
-    from ..filters import Filter
     from ..methods.method import Method
     from ..objectives.objective import Objective
     from ..solvers.solver import Solver
-
-
-class MethodName(StrEnum):
-    """How to look."""
-
-    L2CAF = "l2caf"
-    CAM = "cam"
-    GRADCAM = "gradcam"
-    GRADCAM_ABS = "gradcam-abs"
-
-
-class FilterName(StrEnum):
-    """What the attention filter is held to."""
-
-    L2 = "l2"
-    L1 = "l1"
-    SOFTMAX = "softmax"
-    GAUSSIAN = "gaussian"
-
-
-class SolverName(StrEnum):
-    """How the filter is found."""
-
-    AUTO = "auto"
-    EXACT = "exact"
-    RIEMANNIAN = "riemannian"
-    GRADIENT_DESCENT = "gradient-descent"
 
 
 @dataclass(frozen=True)
 class Question:
     """What is asked of a network: a method, and the classes that it is asked about.
 
-    With neither `classes` nor `top`, L2-CAF is asked what keeps the output as it is (class-oblivious); the
-    other methods, and L2-CAF `published` or with `about_a_class`, about each photograph's best class.
+    `method`, `filter` and `solver` are keys of METHODS, FILTERS and SOLVERS. With neither `classes` nor `top`, L2-CAF
+    is asked what keeps the output as it is (class-oblivious); L2-CAF `published` or with `about_a_class`, and methods
+    that are about a class, are asked about each photograph's best class.
+
+    >>> Question().title, Question(top=2).title, Question("cam").title
+    ('L2-CAF, class-oblivious', 'L2-CAF, class-specific', 'CAM')
     """
 
-    method: MethodName = MethodName.L2CAF
+    method: str = "l2caf"
     classes: Sequence[int] = ()
     top: int | None = None
     published: bool = False
     about_a_class: bool = False
-    filter: FilterName = FilterName.L2
-    solver: SolverName = SolverName.AUTO
+    filter: str = "l2"
+    solver: str = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.classes and self.top is not None:
-            raise InputError("Give --class or --top, not both: they both say which classes to show.")
-        if self.top is not None and self.top < 1:
-            raise InputError(f"--top {self.top} asks for no class: give 1 or more.")
-        if self.method != MethodName.L2CAF and (
-            self.published or self.filter != FilterName.L2 or self.solver != SolverName.AUTO
-        ):
+        entry = METHODS[self.method]
+        FILTERS[self.filter], SOLVERS[self.solver]
+        check_classes(bool(self.classes), self.top)
+        if not entry.is_filter:
+            chosen = {"filter": self.filter != "l2", "solver": self.solver != "auto", "published": self.published}
+            for field in (name for name, given in chosen.items() if given):
+                raise InputError(
+                    f"Filters, solvers and the published form belong to l2caf, and the method is {self.method}:"
+                    " leave them out, or take the method l2caf.",
+                    field=field,
+                )
+        elif self.filter not in ("l2", entry.settings.get("filter", self.filter)):
             raise InputError(
-                f"--filter, --solver and --published belong to l2caf, and the method is {self.method}:"
-                " leave them out, or take --method l2caf."
+                f"The method {self.method} has a filter of its own: leave this one out, or take the method l2caf.",
+                field="filter",
+            )
+        if entry.about == "output" and not entry.is_filter and (self.classes or self.top is not None):
+            raise InputError(
+                f"{entry.title} is about the whole output: name no class, or take another method.",
+                field="class" if self.classes else "top",
             )
 
     @property
     def is_class_oblivious(self) -> bool:
-        named = bool(self.classes) or self.top is not None
-        return self.method == MethodName.L2CAF and not (named or self.published or self.about_a_class)
+        """Whether an attention filter is asked what keeps the output as it is."""
+        entry = METHODS[self.method]
+        about_classes = bool(self.classes) or self.top is not None or self.published or self.about_a_class
+        return entry.is_filter and entry.about == "output" and not about_classes
 
     @property
     def title(self) -> str:
         """What a picture calls this method, in a few words."""
-        if self.method != MethodName.L2CAF:
-            return {"cam": "CAM", "gradcam": "Grad-CAM", "gradcam-abs": "Grad-CAM-abs"}[self.method]
-        name = {"l2": "L2-CAF", "l1": "L1 filter", "softmax": "softmax filter", "gaussian": "Gaussian filter"}
+        entry = METHODS[self.method]
+        if not entry.is_filter:
+            return entry.title
         kind = "class-oblivious" if self.is_class_oblivious else "class-specific"
-        return f"{name[self.filter]}, {kind}{', as published' if self.published else ''}"
+        return f"{FILTERS[self._filter].title}, {kind}{', as published' if self._published else ''}"
 
     def as_method(self) -> Method:
         """Make the method."""
+        entry = METHODS[self.method]
+        if not entry.is_filter:
+            return entry.make(classes=list(self.classes) or None, top=self.top)
         from ..methods.attention_filter import AttentionFilter
-        from ..methods.cam import CAM
-        from ..methods.grad_cam import GradCAM, GradCAMAbs
 
-        several = list(self.classes) or None
-        if self.method == MethodName.CAM:
-            return CAM(several, self.top)
-        if self.method == MethodName.GRADCAM:
-            return GradCAM(several, self.top)
-        if self.method == MethodName.GRADCAM_ABS:
-            return GradCAMAbs(several, self.top)
-        return AttentionFilter(self._objective(), self._filter(), self._solver())
+        return AttentionFilter(self._objective(), FILTERS[self._filter].load()(), self._solver())
+
+    @property
+    def _filter(self) -> str:
+        return str(METHODS[self.method].settings.get("filter", self.filter))
+
+    @property
+    def _published(self) -> bool:
+        return bool(METHODS[self.method].settings.get("published", self.published))
 
     def _objective(self) -> Objective:
         from ..objectives.classes import ClassSpecific
@@ -111,25 +102,18 @@ class Question:
 
         if self.is_class_oblivious:
             return ClassOblivious()
-        return ClassSpecific(list(self.classes) or None, self.top, published=self.published)
-
-    def _filter(self) -> Filter:
-        from .. import filters
-
-        if self.filter == FilterName.L1:
-            return filters.UnitL1()
-        if self.filter == FilterName.SOFTMAX:
-            return filters.Softmax()
-        return filters.Gaussian() if self.filter == FilterName.GAUSSIAN else filters.UnitL2()
+        return ClassSpecific(list(self.classes) or None, self.top, published=self._published)
 
     def _solver(self) -> Solver:
-        from ..solvers.auto import Auto
-        from ..solvers.exact import Exact
-        from ..solvers.gradient_descent import GradientDescent
-        from ..solvers.riemannian import Riemannian
+        made = SOLVERS[self.solver].load()
+        # Only a solver that starts at random has a seed.
+        solver: Solver = made(seed=self.seed) if "seed" in inspect.signature(made).parameters else made()
+        return solver
 
-        if self.solver == SolverName.GRADIENT_DESCENT:
-            return GradientDescent(seed=self.seed)
-        if self.solver == SolverName.EXACT:
-            return Exact()
-        return Riemannian() if self.solver == SolverName.RIEMANNIAN else Auto()
+
+def check_classes(named: bool, top: int | None) -> None:
+    """Refuse what contradicts itself; `named` tells whether classes are named, known or not yet known by number."""
+    if named and top is not None:
+        raise InputError("Classes are named, and the best ones are asked for too: give one or the other.", field="top")
+    if top is not None and top < 1:
+        raise InputError(f"{top} asks for no class: give 1 or more.", field="top")
