@@ -12,10 +12,9 @@ from torch import nn
 from l2caf import datasets
 from l2caf.datasets.dataset import Dataset, Sample
 from l2caf.datasets.loading import batches
-from l2caf.datasets.views import View
 from l2caf.evaluation.localization import Trial, evaluate
 from l2caf.networks.catalogue import load
-from l2caf.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing, viewed
 
 from .measuring import Row, side_by_side
 from .memory import now_and_peak
@@ -49,14 +48,14 @@ def _made(root: Path, *, size: tuple[int, int], count: int) -> Dataset:
 
 
 def _cost(dataset: Dataset) -> Row:
-    entry = load()
-    view = View("crop", entry.preprocess)
-    trial = Trial(entry.network, METHODS, view, labels_are_classes=True)
+    model = load()
+    view = viewed(model.preprocess)
+    trial = Trial(model.network, METHODS, view, labels_are_classes=True)
 
     def classify() -> None:
         for batch in batches(dataset.samples, view, 16):
             with torch.inference_mode():
-                entry.network(batch.tensors).topk(5)
+                model.network(model.batch(batch.inputs)).topk(5)
 
     def measure() -> None:
         for batch in batches(dataset.samples, view, 16):
@@ -94,7 +93,7 @@ def _memory(root: Path, *, count: int = 10_000) -> Row:
         Sample(files[number % 100].path, f"{number}", number % 1000, files[number % 100].boxes)
         for number in range(count)
     )
-    view = View("squash", Preprocessing(input_size=(64, 64), resize_size=(64, 64)))
+    view = Preprocessing(input_size=(64, 64)).squashed()
     trial = Trial(_Small().eval(), METHODS, view, labels_are_classes=True)
     held: dict[int, int] = {}
 

@@ -23,7 +23,7 @@ def rows() -> list[Row]:
 
 
 def _two_objects() -> list[Row]:
-    entry = load()
+    model = load()
     halves = [Image.fromarray(picture()).resize((224, 224)) for picture in (skimage.data.chelsea, skimage.data.coffee)]
     both = Image.fromarray(numpy.concatenate([numpy.asarray(half) for half in halves], axis=1))
     mean, std = 0.498, 0.502
@@ -31,7 +31,7 @@ def _two_objects() -> list[Row]:
     found = []
     for published in (False, True):
         objective = ClassSpecific([CAT, CUP], published=published)
-        shares = _shares(explain(entry.network, tensor, objective=objective).maps[0])
+        shares = _shares(explain(model.network, tensor, objective=objective).maps[0])
         form = "as published" if published else "centred"
         found.append(
             Row(

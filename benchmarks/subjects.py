@@ -38,8 +38,8 @@ def photographs() -> dict[str, Image.Image]:
 
 def batch(size: int | None = None) -> Tensor:
     """A batch of photographs, preprocessed for the embedded network, repeated to the size."""
-    entry = load()
-    pictures = [entry.preprocess(picture) for picture in photographs().values()]
+    model = load()
+    pictures = [model.preprocess(picture) for picture in photographs().values()]
     size = size or len(pictures)
     return torch.stack([pictures[index % len(pictures)] for index in range(size)])
 

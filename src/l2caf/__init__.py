@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "explain": "explanation",
+    "load": "networks.catalogue",
     "Heatmap": "heatmap",
     "ClassOblivious": "objectives.output",
     "ClassSpecific": "objectives.classes",
@@ -66,6 +67,7 @@ __all__ = [
     "UnitL1",
     "UnitL2",
     "explain",
+    "load",
     "usable_layers",
 ]
 
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from .methods.cam import CAM as CAM
     from .methods.grad_cam import GradCAM as GradCAM
     from .methods.grad_cam import GradCAMAbs as GradCAMAbs
+    from .networks.catalogue import load as load
     from .objectives.classes import ClassSpecific as ClassSpecific
     from .objectives.output import ClassOblivious as ClassOblivious
     from .objectives.output import Similarity as Similarity

@@ -1,16 +1,26 @@
-"""From a photograph to the network's input, and to the picture of what the network saw."""
+"""From a photograph to the network's input, to the picture of what the network saw, and to where that was.
+
+All of it is arrays: torch comes in only where a library user calls a preprocessing like a function.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from PIL import Image
 
+from .boxes import Boxes, as_boxes
 from .errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Input = npt.NDArray[np.floating[Any]]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -20,6 +30,10 @@ _RESAMPLING = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
+SMALLEST, LARGEST = 448, 720  # pixels of a picture's height: 224 is tiny on a screen, more than 720 is waste
+CELL = 32  # the stride of most networks: a whole picture is brought to a multiple of it
+LONGEST = 4  # times as long as wide is the most that a whole picture may be
+VIEWS = ("crop", "squash")
 
 
 def resampling(name: str) -> Image.Resampling:
@@ -27,15 +41,81 @@ def resampling(name: str) -> Image.Resampling:
     return _RESAMPLING[name]
 
 
+@dataclass(frozen=True)
+class Window:
+    """One axis of the cut: from where to where in the source, its length in the input, its place there."""
+
+    start: float
+    stop: float
+    size: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Crop:
+    """Where the input lies on the photograph; `image_size` is the photograph's (height, width).
+
+    Boxes keep their number and order. What lies outside is cut off; a box wholly outside is kept as an empty one, of
+    no width or no height, which overlaps with nothing.
+
+    >>> crop = Preprocessing().crop(Image.new("RGB", (640, 480)))
+    >>> crop.to_image([[0, 0, 224, 224]]).round().tolist()
+    [[110.0, 30.0, 530.0, 450.0]]
+    >>> crop.to_input([[110, 30, 320, 240]]).round().tolist()
+    [[0.0, 0.0, 112.0, 112.0]]
+    """
+
+    image_size: tuple[int, int]
+    columns: Window
+    rows: Window
+
+    def to_input(self, boxes: npt.ArrayLike) -> Boxes:
+        """Boxes in pixels of the upright photograph, in pixels of the input."""
+        given = as_boxes(boxes)
+        mapped = np.empty_like(given)
+        for axis, window in enumerate((self.columns, self.rows)):
+            inside = given[:, axis::2].clip(window.start, window.stop) - window.start
+            edges = inside * window.size / (window.stop - window.start)
+            mapped[:, axis::2] = edges.clip(0, window.size) + window.offset  # rounding must not lead outside
+        return mapped
+
+    def to_image(self, boxes: npt.ArrayLike) -> Boxes:
+        """Boxes in pixels of the input, in pixels of the upright photograph."""
+        given = as_boxes(boxes)
+        mapped = np.empty_like(given)
+        for axis, window in enumerate((self.columns, self.rows)):
+            inside = given[:, axis::2].clip(window.offset, window.offset + window.size) - window.offset
+            edges = inside * (window.stop - window.start) / window.size + window.start
+            mapped[:, axis::2] = edges.clip(window.start, window.stop)
+        return mapped
+
+
+class Prepared(NamedTuple):
+    """A photograph made ready: the input (3, H, W), the picture of it, and where it lies on the photograph."""
+
+    input: Input
+    view: Image.Image
+    crop: Crop | None  # None where only the user's own function knows
+
+
 class Preprocess(Protocol):
-    """PIL image -> float tensor (3, H, W), and the same without normalisation as a picture."""
+    """What a network does to a photograph before it looks."""
 
     @property
-    def input_size(self) -> tuple[int, int] | None: ...
+    def input_size(self) -> tuple[int, int] | None:
+        """Height and width; None where they differ from photograph to photograph, or nobody knows."""
 
-    def __call__(self, image: Image.Image) -> torch.Tensor: ...
+    def __call__(self, image: Image.Image) -> Tensor:
+        """The network's input, (3, H, W), without a batch axis."""
 
-    def view(self, image: Image.Image) -> Image.Image: ...
+    def prepare(self, image: Image.Image) -> Prepared:
+        """The same as an array, with its picture and its place."""
+
+    def view(self, image: Image.Image) -> Image.Image:
+        """The picture that the network sees, not normalised."""
+
+    def sharp_view(self, image: Image.Image) -> Image.Image:
+        """The same part of the photograph, as sharp as the photograph is."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +147,27 @@ class Preprocessing:
             known = ", ".join(_RESAMPLING)
             raise InputError(f"Unknown interpolation {self.interpolation!r}: take one of {known}.")
 
-    def __call__(self, image: Image.Image) -> torch.Tensor:
-        """The network's input, (3, H, W), without a batch axis."""
-        pixels = np.asarray(self.view(image), dtype=np.float32) / 255
+    def __call__(self, image: Image.Image) -> Tensor:
+        import torch
+
+        return torch.from_numpy(self.normalised(self.view(image)))
+
+    def prepare(self, image: Image.Image) -> Prepared:
+        """The input as an array, with its picture and its place on the photograph."""
+        seen = self.view(image)
+        return Prepared(self.normalised(seen), seen, self.crop(image))
+
+    def normalised(self, view: Image.Image) -> npt.NDArray[np.float32]:
+        """A picture that has the input's size already, as the input."""
+        pixels = np.asarray(view, dtype=np.float32) / 255
         values = (pixels - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
-        return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+        return np.ascontiguousarray(values.transpose(2, 0, 1))
 
     def view(self, image: Image.Image) -> Image.Image:
         """The picture that the network sees: resized and cut, not normalised."""
         image = image if image.mode == "RGB" else image.convert("RGB")
-        columns = self.window(image, axis=0)
-        rows = self.window(image, axis=1)
+        crop = self.crop(image)
+        columns, rows = crop.columns, crop.rows
         # One resize straight from the source region: what resizing the whole image and then cutting gives,
         # to one grey level, without the huge picture in between that a 10,000 x 50 panorama would become.
         seen = image.resize(
@@ -93,20 +183,24 @@ class Preprocessing:
         canvas.paste(seen, (columns.offset, rows.offset))
         return canvas
 
-    def seen_box(self, image: Image.Image) -> tuple[float, float, float, float]:
-        """The part of the original image that the network sees: x0, y0, x1, y1 in its pixels."""
-        columns, rows = self.window(image, axis=0), self.window(image, axis=1)
-        return columns.start, rows.start, columns.stop, rows.stop
+    def sharp_view(self, image: Image.Image) -> Image.Image:
+        """The same part of the photograph, as sharp as the photograph is."""
+        rows = self.crop(image).rows
+        # The same preparation at a finer scale cuts out the same region.
+        scale = min(max(rows.stop - rows.start, SMALLEST), LARGEST) / self.input_size[0]
+        finer = replace(self, input_size=_scaled(self.input_size, scale), resize_size=_scaled(self.resize_size, scale))
+        return finer.view(image)
 
-    def window(self, image: Image.Image, *, axis: int) -> Window:
-        """Where the image comes to lie on one axis of the input: 0 is the width, 1 the height."""
-        source = image.size[axis]
-        resized = self._resized(image)[axis]
-        wanted = self.input_size[1 - axis]
-        start = round((resized - wanted) / 2)  # negative where the resized image is smaller than the input
-        first, last = max(start, 0), min(start + wanted, resized)
-        scale = source / resized
-        return Window(start=first * scale, stop=min(last * scale, source), size=last - first, offset=first - start)
+    def squashed(self, size: tuple[int, int] | None = None) -> Preprocessing:
+        """The whole image stretched to the input, of `size` or its own, with nothing cut off."""
+        size = self.input_size if size is None else size
+        return replace(self, input_size=size, resize_size=size, fit="squash")
+
+    def crop(self, image: Image.Image) -> Crop:
+        """Where the input lies on the photograph."""
+        resized = self._resized(image)
+        columns, rows = (_window(image.size[axis], resized[axis], wanted=self.input_size[1 - axis]) for axis in (0, 1))
+        return Crop((image.height, image.width), columns, rows)
 
     def _resized(self, image: Image.Image) -> tuple[int, int]:
         """Width and height of the whole image after resizing."""
@@ -124,39 +218,117 @@ class Preprocessing:
 
 
 @dataclass(frozen=True)
-class Window:
-    """One axis of the cut: from where to where in the source, its length in the input, its place there."""
+class WholePreprocessing:
+    """All of each photograph, in its own proportions, where `base` would show the centre alone."""
 
-    start: float
-    stop: float
-    size: int
-    offset: int
+    base: Preprocessing
+
+    @property
+    def input_size(self) -> None:
+        """It differs from photograph to photograph."""
+
+    def of(self, image: Image.Image) -> Preprocessing:
+        """How this photograph is prepared."""
+        return self.base.squashed(_whole_size(image.size, shortest=min(self.base.input_size)))
+
+    def __call__(self, image: Image.Image) -> Tensor:
+        return self.of(image)(image)
+
+    def prepare(self, image: Image.Image) -> Prepared:
+        return self.of(image).prepare(image)
+
+    def view(self, image: Image.Image) -> Image.Image:
+        return self.of(image).view(image)
+
+    def sharp_view(self, image: Image.Image) -> Image.Image:
+        return self.of(image).sharp_view(image)
 
 
 @dataclass(frozen=True)
 class OwnPreprocessing:
-    """A preprocessing function that the user brings, with the picture read back from its tensor."""
+    """A preprocessing function that the user brings; unless it has a `picture`, that is read back from the tensor."""
 
-    function: Callable[[Image.Image], torch.Tensor]
+    function: Callable[[Image.Image], Any]
     input_size: tuple[int, int] | None = None
+    picture: Callable[[Image.Image], Image.Image] | None = None
 
-    def __call__(self, image: Image.Image) -> torch.Tensor:
+    def __call__(self, image: Image.Image) -> Tensor:
+        import torch
+
         values = self.function(image)
         if not isinstance(values, torch.Tensor) or values.ndim != 3 or values.shape[0] not in (1, 3):
             got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
             raise InputError(f"The network's own preprocessing returned {got}: let it return a (3, H, W) tensor.")
         return values
 
+    def prepare(self, image: Image.Image) -> Prepared:
+        import torch
+
+        values = self(image).detach().cpu()
+        # numpy has no bfloat16; a model that computes in it casts its inputs back.
+        array = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        return Prepared(array, _stretched(array) if self.picture is None else self.picture(image), None)
+
     def view(self, image: Image.Image) -> Image.Image:
         """The tensor as a picture, stretched to the full range: its normalisation is not known."""
-        values = self(image).detach().float().cpu()
-        low, high = values.min(), values.max()
-        pixels = ((values - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
-        return Image.fromarray(pixels.expand(3, -1, -1).permute(1, 2, 0).numpy())
+        return self.prepare(image).view if self.picture is None else self.picture(image)
+
+    def sharp_view(self, image: Image.Image) -> Image.Image:
+        """The same, enlarged where it is tiny: what the function did to the photograph is not known."""
+        seen = self.view(image)
+        scale = max(1.0, SMALLEST / seen.height)
+        return seen.resize((round(seen.width * scale), round(seen.height * scale)), Image.Resampling.BICUBIC)
 
 
-def as_preprocess(function: Callable[[Image.Image], torch.Tensor] | Preprocess) -> Preprocess:
-    """Give any callable the `view` and `input_size` that pictures need."""
-    if hasattr(function, "view") and hasattr(function, "input_size"):
+def as_preprocess(function: Callable[[Image.Image], Any] | Preprocess) -> Preprocess:
+    """Give any callable what pictures need beside the tensor."""
+    if all(hasattr(function, name) for name in ("input_size", "prepare", "view", "sharp_view")):
         return function  # type: ignore[return-value]
-    return OwnPreprocessing(function)
+    return OwnPreprocessing(function, getattr(function, "input_size", None), getattr(function, "view", None))
+
+
+def viewed(preprocess: Preprocess, view: str = "crop") -> Preprocessing:
+    """The preprocessing of a view through which boxes can be followed.
+
+    "crop": as the network's own preprocessing has it, which is to resize and cut out the centre;
+    "squash": the whole image is stretched to the input, and nothing is cut off
+
+    >>> squash = viewed(Preprocessing(), "squash")
+    >>> squash.crop(Image.new("RGB", (448, 112))).to_input([[0, 0, 100, 56]])
+    array([[  0.,   0.,  50., 112.]])
+    """
+    if view not in VIEWS:
+        raise InputError(f"There is no view {view!r}: take one of {', '.join(VIEWS)}.", field="view")
+    if not isinstance(preprocess, Preprocessing):
+        raise InputError(
+            "Boxes cannot be mapped through a preprocessing function of one's own: "
+            "give an l2caf.preprocessing.Preprocessing."
+        )
+    return preprocess if view == "crop" else preprocess.squashed()
+
+
+def _window(source: int, resized: int, *, wanted: int) -> Window:
+    start = round((resized - wanted) / 2)  # negative where the resized image is smaller than the input
+    first, last = max(start, 0), min(start + wanted, resized)
+    scale = source / resized
+    return Window(start=first * scale, stop=min(last * scale, source), size=last - first, offset=first - start)
+
+
+def _scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    return round(size[0] * scale), round(size[1] * scale)
+
+
+def _whole_size(size: tuple[int, int], *, shortest: int) -> tuple[int, int]:
+    """Height and width in whole cells, the shorter side as the network likes it."""
+    width, height = size
+    ratio = min(max(width, height) / min(width, height), LONGEST)
+    longest = max(1, round(shortest * ratio / CELL)) * CELL if not math.isclose(ratio, 1) else shortest
+    return (shortest, max(longest, shortest)) if width >= height else (max(longest, shortest), shortest)
+
+
+def _stretched(values: Input) -> Image.Image:
+    """An input as a picture of the full range of colours."""
+    shown = values.astype(np.float32)
+    low, high = shown.min(), shown.max()
+    pixels = ((shown - low) / max(high - low, np.float32(1e-12)) * 255).round().astype(np.uint8)
+    return Image.fromarray(np.ascontiguousarray(np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(1, 2, 0)))

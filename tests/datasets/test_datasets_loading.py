@@ -14,11 +14,10 @@ from PIL import Image
 import made_datasets as made
 from l2caf.datasets import Sample, loading
 from l2caf.datasets.loading import batches
-from l2caf.datasets.views import View
 from l2caf.errors import InputError
 from l2caf.preprocessing import Preprocessing
 
-VIEW = View("crop", Preprocessing(input_size=(16, 16), resize_size=(20, 20)))
+VIEW = Preprocessing(input_size=(16, 16), resize_size=(20, 20))
 
 
 @pytest.fixture
@@ -47,11 +46,11 @@ def test_in_order_without_the_bad_ones(samples: list[Sample], size: int, workers
     assert [(bad.index, bad.name) for batch in found for bad in batch.bad] == [(3, "3.png"), (9, "9.png")]
     assert [len(batch) + len(batch.bad) for batch in found] == [min(size, 10 - start) for start in range(0, 10, size)]
     for batch in found:
-        assert batch.tensors.shape == (len(batch), 3, 16, 16)
+        assert batch.inputs.shape == (len(batch), 3, 16, 16)
         assert len(batch.boxes) == len(batch.pictures) == len(batch.names) == len(batch)
-        for index, tensor, picture in zip(batch.indices, batch.tensors, batch.pictures, strict=True):
+        for index, array, picture in zip(batch.indices, batch.inputs, batch.pictures, strict=True):
             assert picture.getpixel((0, 0))[0] == index * 20
-            assert torch.equal(tensor, VIEW.preprocessing(Image.new("RGB", (30, 24), (index * 20,) * 3)))
+            assert torch.equal(torch.from_numpy(array), VIEW(Image.new("RGB", (30, 24), (index * 20,) * 3)))
     assert threads() == 0
 
 
@@ -70,7 +69,7 @@ def test_a_box_outside_of_the_image_is_a_bad_sample(samples: list[Sample]) -> No
     sample = Sample(samples[0].path, name="off", boxes=[[100, 100, 120, 120]])
     (batch,) = batches([sample], VIEW, 4)
     assert len(batch) == 0
-    assert batch.tensors.shape == (0, 3, 16, 16)
+    assert batch.inputs.shape == (0, 3, 16, 16)
     assert "lies outside of" in batch.bad[0].message
 
 
@@ -150,5 +149,5 @@ def test_made_pictures_of_many_shapes(tmp_path: Path) -> None:
         Sample(made.picture(tmp_path / f"{number}.png", shape), name=str(number)) for number, shape in enumerate(shapes)
     ]
     (batch,) = batches(made_samples, VIEW, 8)
-    assert batch.tensors.shape == (4, 3, 16, 16)
+    assert batch.inputs.shape == (4, 3, 16, 16)
     assert batch.bad == ()

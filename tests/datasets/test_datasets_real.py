@@ -10,8 +10,7 @@ import pytest
 
 from l2caf import datasets
 from l2caf.datasets.loading import batches
-from l2caf.datasets.views import View
-from l2caf.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing, viewed
 
 HOME = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDERS = {"imagenet": "imagenet-val", "cub": "cub-36", "cars": "cars-24"}
@@ -61,7 +60,7 @@ def test_boxes_lie_inside(kind: str, view: str) -> None:
         assert (boxes[:, 2:] <= image.size).all()
         # Nothing was cut off beyond rounding: the boxes were made for these images.
         assert boxes == pytest.approx(sample.boxes, abs=1)
-    for batch in batches(dataset.samples, View(view, Preprocessing()), 16, workers=1):
+    for batch in batches(dataset.samples, viewed(Preprocessing(), view), 16, workers=1):
         assert batch.bad == ()
         for boxes in batch.boxes:
             assert boxes.min() >= 0

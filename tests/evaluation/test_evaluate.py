@@ -17,11 +17,10 @@ from PIL import Image
 
 from l2caf import datasets
 from l2caf.cli.app import run
-from l2caf.datasets.views import View
 from l2caf.errors import FileError, InputError
 from l2caf.evaluation.localization import THRESHOLD, THRESHOLDS, Trial
 from l2caf.evaluation.scores import summarise, tables_of
-from l2caf.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing, viewed
 from l2caf.runs.rows import RowFile
 from l2caf.tasks.evaluate import Names, run_evaluation
 
@@ -278,7 +277,7 @@ def test_localisation_on_real_photographs(tmp_path: Path) -> None:
     trial = Trial(
         entry.network,
         ("l2caf", "l2caf-class", "gradcam"),
-        View("crop", entry.preprocess),
+        viewed(entry.preprocess),
         labels_are_classes=True,
     )
     results = run_evaluation(dataset, trial, tmp_path, names=Names("ImageNet", entry.name, "crop"))

@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import l2caf.evaluation.timing as timing_module
 from l2caf.cli import main
 from l2caf.errors import CatalogueError, InputError
 from l2caf.evaluation.published import published
-from l2caf.evaluation.timing import NETWORKS, TITLES, Timed, Times, paper_seconds, prepared, side_by_side, time_network
-from l2caf.networks.catalogue import CatalogueEntry, load
+from l2caf.evaluation.timing import NETWORKS, TITLES, Times, paper_seconds, side_by_side, time_network
+from l2caf.networks import untrained
+from l2caf.networks.catalogue import load
+from l2caf.networks.model import Model
+from l2caf.preprocessing import Preprocessing
 from l2caf.tasks.time import plot, short
 from networks_for_tests import curved, pixels, pooled, seeded
 
@@ -44,13 +48,16 @@ def test_times_are_medians_and_ratios_are_of_the_same_round() -> None:
     assert times.spread("a", "b") == "0.50-3.00"
 
 
+def model(name: str, network: nn.Module) -> Model:
+    return Model(name, network, Preprocessing())
+
+
 @pytest.mark.parametrize(("make", "solver"), [(pooled, "Exact"), (curved, "Riemannian")])
 def test_every_way_to_a_map_is_timed(make: Callable[[], nn.Module], solver: str) -> None:
     calls: list[object] = []
     network = seeded(make)
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    timed = Timed("mine", network, pixels(1))
-    found = time_network(timed, rounds=2, progress=lambda *told: calls.append(told[:3]))
+    found = time_network(model("mine", network), pixels(1), rounds=2, progress=lambda *told: calls.append(told[:3]))
     assert list(found.seconds) == list(TITLES)
     assert all(seconds > 0 for seconds in found.seconds.values())
     assert found.solver == solver
@@ -77,7 +84,7 @@ class Waiting(nn.Module):
 def test_the_extrapolation_counts_one_run_of_the_whole_network_a_step() -> None:
     wait = 0.05
     slow = seeded(lambda: nn.Sequential(Waiting(wait), *pooled()))
-    found = time_network(Timed("slow", slow, pixels(1)), rounds=2)
+    found = time_network(model("slow", slow), pixels(1), rounds=2)
     assert found.seconds["forward"] >= wait
     assert found.seconds["fast"] < found.steps * wait  # it waits for the first layer once, not in every step
     assert 0.9 * found.steps * wait < found.seconds["vanilla"] < 3 * (found.steps + 10) * wait
@@ -85,7 +92,7 @@ def test_the_extrapolation_counts_one_run_of_the_whole_network_a_step() -> None:
 
 def test_a_slow_descent_is_run_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing_module, "PATIENCE", 0.0)
-    found = time_network(Timed("mine", seeded(pooled), pixels(1)), rounds=2)
+    found = time_network(model("mine", seeded(pooled)), pixels(1), rounds=2)
     assert found.rounds["fast"] == 1
     assert found.rounds["l2caf"] == 2
 
@@ -93,25 +100,26 @@ def test_a_slow_descent_is_run_once_only(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_weights_that_cannot_be_had_are_replaced_by_random_ones_that_live(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def unreachable(name: str, *, pretrained: bool = True) -> CatalogueEntry:
+    def unreachable(name: str, *, pretrained: bool = True) -> Model:
         if pretrained:
             raise CatalogueError("out of reach.")
         return load(name, pretrained=False)
 
-    monkeypatch.setattr(timing_module, "load", unreachable)
-    timed = prepared("torchvision:resnet18", lambda _: pixels(1, size=(64, 64)))
-    assert timed.weights == "random"
+    monkeypatch.setattr(untrained, "load", unreachable)
+    noise = Image.effect_noise((256, 256), 80).convert("RGB")
+    found = untrained.trained_or_random("torchvision:resnet18", noise)
+    assert found.weights == "random"
     with torch.no_grad():
-        assert timed.network(timed.image).std() > 0.05
+        assert found.network(found.batch([found.prepare(noise).input])).std() > 0.05
     with pytest.raises(CatalogueError, match="no network"):
-        prepared("torchvision:nothing", lambda _: pixels(1))
+        untrained.trained_or_random("torchvision:nothing", noise)
 
 
 def test_bad_input_is_named() -> None:
     with pytest.raises(InputError, match="one image"):
-        time_network(Timed("mine", seeded(pooled), pixels(2)))
+        time_network(model("mine", seeded(pooled)), pixels(2))
     with pytest.raises(InputError, match="rounds"):
-        time_network(Timed("mine", seeded(pooled), pixels(1)), rounds=0)
+        time_network(model("mine", seeded(pooled)), pixels(1), rounds=0)
 
 
 def test_the_papers_figures_are_all_there() -> None:
@@ -127,7 +135,7 @@ def test_the_papers_figures_are_all_there() -> None:
 
 
 def test_the_figure_has_a_bar_for_everything() -> None:
-    found = time_network(Timed("torchvision:vgg16", seeded(pooled), pixels(1)), rounds=1)
+    found = time_network(model("torchvision:vgg16", seeded(pooled)), pixels(1), rounds=1)
     figure = plot([found, found], machine="m")
     assert [len(axes.patches) for axes in figure.axes] == [2 * len(TITLES), 2 * 3]
     assert figure.axes[0].get_yscale() == "log"

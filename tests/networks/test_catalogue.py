@@ -16,14 +16,16 @@ from torch import nn
 from l2caf.errors import CatalogueError, ClassError, InputError, WeightsError
 from l2caf.networks import catalogue
 from l2caf.networks import downloads as reachability
+from l2caf.networks.class_names import imagenet_class_names
 from l2caf.networks.imports import import_timm, import_torchvision
+from l2caf.networks.model import Model
 from l2caf.preprocessing import OwnPreprocessing, Preprocessing
 
 SMALL = "timm:test_resnet"  # 0.5 million parameters
 
 
 @pytest.fixture(scope="module")
-def default() -> catalogue.CatalogueEntry:
+def default() -> Model:
     return catalogue.load()
 
 
@@ -49,7 +51,7 @@ def unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 # The default network
 
 
-def test_default_network_knows_the_cat(default: catalogue.CatalogueEntry, photograph: Image.Image) -> None:
+def test_default_network_knows_the_cat(default: Model, photograph: Image.Image) -> None:
     assert not default.network.training
     with torch.inference_mode():
         output = default.network(default.preprocess(photograph)[None])
@@ -57,7 +59,7 @@ def test_default_network_knows_the_cat(default: catalogue.CatalogueEntry, photog
     assert best in {"tabby", "tiger cat", "Egyptian cat"}
 
 
-def test_default_network_has_the_parameters_that_its_row_says(default: catalogue.CatalogueEntry) -> None:
+def test_default_network_has_the_parameters_that_its_row_says(default: Model) -> None:
     (row,) = catalogue.names("efficientnet_lite0")[:1]
     assert row.parameters == sum(parameter.numel() for parameter in default.network.parameters())
 
@@ -192,7 +194,7 @@ def test_listing_shows_the_forms_and_searches_names() -> None:
 
 
 def test_imagenet_names_are_short_and_unique() -> None:
-    names = catalogue.imagenet_class_names()
+    names = imagenet_class_names()
     assert len(set(names)) == len(names) == 1000
     assert not any("," in name for name in names)
 
@@ -208,8 +210,8 @@ def test_imagenet_names_are_short_and_unique() -> None:
         ("tennis", 852),
     ],
 )
-def test_class_by_number_name_or_part(default: catalogue.CatalogueEntry, text: str, index: int) -> None:
-    assert catalogue.class_index(default, text) == index
+def test_class_by_number_name_or_part(default: Model, text: str, index: int) -> None:
+    assert default.class_index(text) == index
 
 
 @pytest.mark.parametrize(
@@ -223,16 +225,16 @@ def test_class_by_number_name_or_part(default: catalogue.CatalogueEntry, text: s
         ("  ", "is empty"),
     ],
 )
-def test_wrong_class_suggests_the_nearest(default: catalogue.CatalogueEntry, text: str, message: str) -> None:
+def test_wrong_class_suggests_the_nearest(default: Model, text: str, message: str) -> None:
     with pytest.raises(ClassError, match=message):
-        catalogue.class_index(default, text)
+        default.class_index(text)
 
 
 def test_classes_without_names_go_by_number() -> None:
-    entry = catalogue.CatalogueEntry("mine", nn.Identity(), Preprocessing())
-    assert catalogue.class_index(entry, "5000") == 5000
+    entry = Model("mine", nn.Identity(), Preprocessing())
+    assert entry.class_index("5000") == 5000
     with pytest.raises(ClassError, match="by its number"):
-        catalogue.class_index(entry, "dog")
+        entry.class_index("dog")
 
 
 # Preprocessing
@@ -292,7 +294,8 @@ def test_view_is_what_the_network_sees(photograph: Image.Image) -> None:
     prepare = Preprocessing(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     seen = torch.tensor(list(prepare.view(photograph).tobytes())).view(224, 224, 3).permute(2, 0, 1)
     torch.testing.assert_close(prepare(photograph), seen / 255)
-    x0, y0, x1, y1 = prepare.seen_box(photograph)
+    height, width = prepare.input_size
+    ((x0, y0, x1, y1),) = prepare.crop(photograph).to_image([[0, 0, width, height]])
     assert x1 - x0 == pytest.approx(y1 - y0, rel=0.01)
     assert (x0 + x1) / 2 == pytest.approx(photograph.width / 2, abs=1)
 
@@ -412,7 +415,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 from neighbour import WIDTH
-from l2caf.networks.catalogue import CatalogueEntry, Preprocessing
+from l2caf.networks.model import Model
+from l2caf.preprocessing import Preprocessing
 
 @dataclass
 class Options:
@@ -420,7 +424,7 @@ class Options:
 
 def build(): return nn.Sequential(nn.Conv2d(3, Options().width, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 def build_both(): return build(), lambda image: torch.zeros(3, 8, 8)
-def build_entry(): return CatalogueEntry("ours", build(), Preprocessing(), ("cat", "dog"))
+def build_entry(): return Model("ours", build(), Preprocessing(), ("cat", "dog"))
 def build_nothing(): return None
 def build_badly(): raise ValueError("no luck")
 """
@@ -501,7 +505,7 @@ BROUGHT_WEIGHTS = DATA / "weights" / "resnet50-keras-v1-fp16.safetensors"
 needs_photographs = pytest.mark.skipif(not VALIDATION.is_dir(), reason="no ImageNet photographs here")
 
 
-def share_right(entry: catalogue.CatalogueEntry, count: int) -> float:
+def share_right(entry: Model, count: int) -> float:
     """Top-1 accuracy on every (1000 / count)-th photograph."""
     lines = (VALIDATION / "class_labels.txt").read_text().split()
     right = 0
@@ -514,7 +518,7 @@ def share_right(entry: catalogue.CatalogueEntry, count: int) -> float:
 
 @pytest.mark.dataset
 @needs_photographs
-def test_default_network_is_as_accurate_as_published(default: catalogue.CatalogueEntry) -> None:
+def test_default_network_is_as_accurate_as_published(default: Model) -> None:
     assert share_right(default, 100) >= 0.7
 
 

@@ -15,8 +15,9 @@ from embeddings_for_tests import colours_file, patches
 from l2caf.cli.app import run
 from l2caf.errors import Cancelled, ImageError, InputError
 from l2caf.images import image_files
+from l2caf.networks.catalogue import load
 from l2caf.networks.embedding import EmbeddingConfig, EmbeddingNetwork, save_embedding
-from l2caf.retrieval.embed import Embedder
+from l2caf.networks.model import Model
 from l2caf.retrieval.index import Gallery, open_gallery
 from l2caf.retrieval.match import match
 
@@ -37,12 +38,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _embedder(made: Path, function: str = "build") -> Embedder:
-    return Embedder.load(f"{made / 'colours.py'}:{function}")
+def _model(made: Path, function: str = "build") -> Model:
+    return load(f"{made / 'colours.py'}:{function}").as_embedding()
 
 
-def _gallery(made: Path, embedder: Embedder) -> Gallery:
-    return open_gallery(made / "gallery", image_files(made / "gallery"), embedder)
+def _gallery(made: Path, model: Model) -> Gallery:
+    return open_gallery(made / "gallery", image_files(made / "gallery"), model)
 
 
 def _share(heat: NDArray[np.float32], corner: tuple[int, int], size: int = 16) -> float:
@@ -53,8 +54,8 @@ def _share(heat: NDArray[np.float32], corner: tuple[int, int], size: int = 16) -
 
 
 def test_the_map_lies_on_the_patch_that_two_pictures_share(made: Path) -> None:
-    embedder = _embedder(made)
-    found = match(embedder, made / "query.png", _gallery(made, embedder), top=4)
+    model = _model(made)
+    found = match(model, made / "query.png", _gallery(made, model), top=4)
     pairs = {Path(pair.name).stem: pair for pair in found.pairs}
     assert {"a", "b"} == {Path(pair.name).stem for pair in found.pairs[:2]}
     assert all(pair.of_query.outcome == pair.of_neighbour.outcome == "exact" for pair in found.pairs)
@@ -65,8 +66,8 @@ def test_the_map_lies_on_the_patch_that_two_pictures_share(made: Path) -> None:
 
 
 def test_the_contrast_tells_what_speaks_for_either(made: Path) -> None:
-    embedder = _embedder(made)
-    found = match(embedder, made / "query.png", _gallery(made, embedder), top=4)
+    model = _model(made)
+    found = match(model, made / "query.png", _gallery(made, model), top=4)
     assert found.contrast is not None
     ours, theirs = (Path(found.pairs[rank - 1].name).stem for rank in (found.contrast.ours, found.contrast.theirs))
     places = {"a": LEFT, "b": RIGHT}
@@ -88,9 +89,9 @@ def test_the_filter_is_each_positions_part_of_the_similarity(tmp_path: Path, nor
     from l2caf.preprocessing import Preprocessing
 
     prepare = Preprocessing(input_size=(64, 64), resize_size=(64, 64), fit="squash")
-    embedder = Embedder("small", network, prepare, normalized)
-    gallery = open_gallery(tmp_path, image_files(tmp_path), embedder)
-    found = match(embedder, tmp_path / "0.png", gallery, top=3, contrast=(1, 2))
+    model = Model("small", network, prepare, embedding=True, normalized=normalized)
+    gallery = open_gallery(tmp_path, image_files(tmp_path), model)
+    found = match(model, tmp_path / "0.png", gallery, top=3, contrast=(1, 2))
     assert "0.png" not in [pair.name for pair in found.pairs]
     places = {name: place for place, name in enumerate(gallery.index.names)}
     vectors = gallery.index.vectors
@@ -115,36 +116,36 @@ def test_the_filter_is_each_positions_part_of_the_similarity(tmp_path: Path, nor
 class TestGalleries:
     def test_of_one_picture(self, made: Path, tmp_path: Path) -> None:
         patches(tmp_path / "one.png", ((40, 0), RED))
-        embedder = _embedder(made)
-        gallery = open_gallery(tmp_path, image_files(tmp_path), embedder)
-        found = match(embedder, made / "query.png", gallery, top=5)
+        model = _model(made)
+        gallery = open_gallery(tmp_path, image_files(tmp_path), model)
+        found = match(model, made / "query.png", gallery, top=5)
         assert len(found.pairs) == 1
         assert found.contrast is None
         assert _share(found.pairs[0].of_neighbour.shown, (40, 0)) > 0.95
 
     def test_with_nothing_but_the_query(self, made: Path, tmp_path: Path) -> None:
         query = patches(tmp_path / "one.png", ((40, 0), RED))
-        embedder = _embedder(made)
+        model = _model(made)
         with pytest.raises(InputError, match="nothing but"):
-            match(embedder, query, open_gallery(tmp_path, [query], embedder))
+            match(model, query, open_gallery(tmp_path, [query], model))
 
     def test_empty_or_unreadable(self, made: Path, tmp_path: Path) -> None:
-        embedder = _embedder(made)
+        model = _model(made)
         with pytest.raises(ImageError, match="no images"):
-            open_gallery(tmp_path, [], embedder)
+            open_gallery(tmp_path, [], model)
         (tmp_path / "bad.png").write_bytes(b"no picture")
         with pytest.raises(InputError, match="None of the 1 pictures"):
-            open_gallery(tmp_path, [tmp_path / "bad.png"], embedder)
+            open_gallery(tmp_path, [tmp_path / "bad.png"], model)
 
     def test_the_index_is_kept_until_a_file_changes(self, made: Path, tmp_path: Path) -> None:
-        embedder, cache = _embedder(made), tmp_path / "cache.npz"
+        model, cache = _model(made), tmp_path / "cache.npz"
         folder = tmp_path / "gallery"
         patches(folder / "a.png", (LEFT, RED))
         calls: list[int] = []
 
         def opened() -> Gallery:
             files, tell = image_files(folder), lambda stage, done, *_: calls.append(done)
-            return open_gallery(folder, files, embedder, cache=cache, progress=tell)
+            return open_gallery(folder, files, model, cache=cache, progress=tell)
 
         first = opened()
         assert calls == [1]
@@ -160,7 +161,7 @@ class TestGalleries:
 
         cache = tmp_path / "cache.npz"
         with pytest.raises(Cancelled, match="embedding"):
-            open_gallery(made / "gallery", image_files(made / "gallery"), _embedder(made), cache=cache, progress=stop)
+            open_gallery(made / "gallery", image_files(made / "gallery"), _model(made), cache=cache, progress=stop)
         assert not cache.exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,9 @@ from l2caf.datasets.splits import part_of
 from l2caf.errors import InputError, OutputError
 from l2caf.networks.catalogue import load
 from l2caf.networks.embedding import EmbeddingNetwork
-from l2caf.networks.model import CatalogueEntry
+from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
-from l2caf.retrieval.embed import Embedder
+from l2caf.retrieval.embed import embed, vectors_of
 from l2caf.retrieval.index import Index
 from l2caf.retrieval.scores import RANKS, clusters, contingency, mutual_information, nmi, recalled, retrieve
 
@@ -113,11 +114,11 @@ class TestIndex:
     def test_one_made_by_another_network_is_refused(self, tmp_path: Path) -> None:
         samples = [Sample(_picture(tmp_path / f"{shade}.png", shade), name=str(shade)) for shade in (0, 90, 250)]
         name = colours_file(tmp_path)
-        mine, other = (Embedder.load(f"{name}:{function}") for function in ("build", "other"))
-        path = Index.made_by(mine, mine.embed(samples)).save(tmp_path / "index")
-        assert len(Index.load(path, embedder=mine)) == 3
+        mine, other = (load(f"{name}:{function}").as_embedding() for function in ("build", "other"))
+        path = Index.made_by(mine, embed(mine, samples)).save(tmp_path / "index")
+        assert len(Index.load(path, model=mine)) == 3
         with pytest.raises(InputError, match="another network"):
-            Index.load(path, embedder=other)
+            Index.load(path, model=other)
 
     @pytest.mark.parametrize("content", [b"", b"no index", b"PK\x03\x04 cut off"])
     def test_rubbish_is_refused(self, tmp_path: Path, content: bytes) -> None:
@@ -148,52 +149,54 @@ class TestIndex:
             Index.load(tmp_path / "nowhere.npz")
 
 
-class TestEmbedder:
+class TestEmbed:
     def test_of_a_classifier_the_pooled_features_are_taken(self) -> None:
-        entry = load("efficientnet_lite0", pretrained=False)
+        model = load("efficientnet_lite0", pretrained=False)
         images = torch.rand(2, 3, 224, 224)
         with torch.no_grad():
-            expected = entry.network.forward_features(images).mean(dim=(2, 3))
-        embedder = Embedder.of(entry)
-        assert "pooled features" in embedder.name
-        assert torch.allclose(embedder(images), expected, atol=1e-5)
+            expected = model.network.forward_features(images).mean(dim=(2, 3))
+        made = model.as_embedding()
+        assert "pooled features" in made.name
+        assert made.embedding
+        assert not made.class_names
+        assert torch.allclose(vectors_of(made, images), expected, atol=1e-5)
 
     def test_bad_pictures_are_named_and_the_rest_embedded(self, tmp_path: Path) -> None:
-        embedder = Embedder.load(f"{colours_file(tmp_path)}:build")
+        model = load(f"{colours_file(tmp_path)}:build").as_embedding()
         (tmp_path / "bad.png").write_bytes(b"no picture")
         samples = [Sample(_picture(tmp_path / f"{shade}.png", shade), name=str(shade)) for shade in (40, 90, 250)]
         samples.insert(1, Sample(tmp_path / "bad.png", name="bad"))
-        embedded = embedder.embed(samples, size=2)
+        embedded = embed(model, samples, size=2)
         assert embedded.names == ("40", "90", "250")
         assert embedded.vectors.shape == (3, 4)
         assert embedded.vectors[:, 0] == pytest.approx(np.array([40, 90, 250]) / 255, abs=1e-6)
         assert [bad.name for bad in embedded.bad] == ["bad"]
 
     def test_an_embedding_that_is_not_finite_is_left_out(self, tmp_path: Path) -> None:
-        embedder = Embedder.load(f"{colours_file(tmp_path)}:build")
+        model = load(f"{colours_file(tmp_path)}:build").as_embedding()
         samples = [Sample(_picture(tmp_path / f"{shade}.png", shade), name=str(shade)) for shade in (0, 255)]
 
         class Divides(torch.nn.Module):
             def forward(self, images: torch.Tensor) -> torch.Tensor:
                 return 1 / images.mean(dim=(2, 3))
 
-        found = Embedder("divides", Divides(), embedder.preprocess).embed(samples)
+        found = embed(Model("divides", Divides(), model.preprocess, embedding=True), samples)
         assert found.names == ("255",)
         assert "NaN or infinity" in found.bad[0].message
 
     def test_identity_follows_weights_and_how_vectors_are_compared(self, tmp_path: Path) -> None:
         name = f"{colours_file(tmp_path)}:build"
-        first, again = Embedder.load(name), Embedder.load(name)
+        first, again = (load(name).as_embedding() for _ in range(2))
         assert first.identity == again.identity
         with torch.no_grad():
             again.network.embed.weight[0, 0] += 1e-3
-        assert Embedder(again.name, again.network, again.preprocess).identity != first.identity
-        assert Embedder(first.name, first.network, first.preprocess, normalized=False).identity != first.identity
+        assert replace(again).identity != first.identity
+        assert replace(first, normalized=False).identity != first.identity
 
     def test_a_network_without_a_vector_a_picture_is_refused(self) -> None:
-        entry = CatalogueEntry("maps", torch.nn.Conv2d(3, 4, 3), Preprocessing())
+        model = Model("maps", torch.nn.Conv2d(3, 4, 3), Preprocessing())
         with pytest.raises(OutputError, match="one vector a picture"):
-            Embedder.of(entry)(torch.rand(1, 3, 9, 9))
+            vectors_of(model.as_embedding(), torch.rand(1, 3, 9, 9))
 
 
 def _picture(path: Path, shade: int) -> Path:

@@ -48,17 +48,26 @@ def command(
     style.check()
     photograph = open_image(image)
     path = target(out, f"{image.stem}-converging", ending=".gif")
-    subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
+    model = options.model(network, weights, device=device, whole=whole)
 
     from ..tasks.animate import film
 
     with terminal.working("descending"):
-        index = subject.class_index(of_class) if of_class else None
-        shown = film(subject, photograph, of_class=index, frames=frames, steps=steps, seed=seed)
+        index = model.class_index(of_class) if of_class else None
+        shown = film(
+            model,
+            photograph,
+            of_class=index,
+            frames=frames,
+            steps=steps,
+            seed=seed,
+            layer=layer,
+            select=options.part(select),
+        )
         shown.save(path, style)
     report = {
         "file": str(image),
-        "network": subject.entry.name,
+        "network": model.name,
         "layer": shown.layer,
         "about": shown.about,
         "outcome": shown.outcome,

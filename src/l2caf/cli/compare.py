@@ -48,13 +48,19 @@ def command(
     style.check()
     photograph = open_image(image)
     path = target(out, f"{image.stem}-compare", ending=".png")
-    subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
+    model = options.model(network, weights, device=device, whole=whole)
 
     from ..images import save_picture
     from ..tasks.compare import compare
 
     with terminal.working("comparing"):
-        comparison = compare(subject, photograph, of_class=subject.class_index(of_class) if of_class else None)
+        comparison = compare(
+            model,
+            photograph,
+            of_class=model.class_index(of_class) if of_class else None,
+            layer=layer,
+            select=options.part(select),
+        )
         save_picture(comparison.sheet(style, heading=image.name), path)
     if as_json:
         terminal.print_json(_document(comparison, image, path))

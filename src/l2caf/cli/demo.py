@@ -21,12 +21,12 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
     from ..tasks.outputs import ready_folder
 
     ready_folder(out)
-    subject = options.subject(options.DEFAULT_NETWORK, None, layer=None, select=None, whole=False, device="cpu")
+    model = options.model(options.DEFAULT_NETWORK, None, device="cpu")
 
     from ..tasks.demo import exhibits
 
     made = []
-    stages = exhibits(subject, out)
+    stages = exhibits(model, out)
     with terminal.bar("drawing", len(stages)) as progress:
         for stage in stages:
             made.append(stage())
@@ -34,7 +34,7 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
     if as_json:
         terminal.print_json(
             {
-                "network": subject.entry.name,
+                "network": model.name,
                 "pictures": [{"picture": str(one.path), "shows": one.shows, "measured": one.measured} for one in made],
             }
         )

@@ -89,22 +89,22 @@ def command(
             else "--part belongs to retrieval: leave it out, or take --protocol retrieval."
         )
     from .. import datasets
-    from ..datasets.views import View
     from ..evaluation.localization import Trial
+    from ..preprocessing import viewed
     from ..tasks.evaluate import REPORT, Names, run_evaluation
 
     methods = METHODS.checked(method or METHODS.default_in("evaluate"))
-    subject = options.subject(network, weights, layer=layer, select=None, whole=False, device=device)
+    model = options.model(network, weights, device=device)
     found = datasets.read(dataset, root).limit(limit)
     trial = Trial(
-        network=subject.entry.network,
+        network=model.network,
         methods=methods,
-        view=View(view, subject.entry.preprocess),  # type: ignore[arg-type]
-        labels_are_classes=_same_classes(dataset, found.class_names, subject.entry.class_names),
+        view=viewed(model.preprocess, view),
+        labels_are_classes=_same_classes(dataset, found.class_names, model.class_names),
         layer=layer,
-        device=str(subject.device),
+        device=model.device,
     )
-    names = Names(found.name, subject.entry.name, view, "table1_imagenet_standard" if dataset == "imagenet" else None)
+    names = Names(found.name, model.name, view, "table1_imagenet_standard" if dataset == "imagenet" else None)
     with _bar(len(found.samples)) as watch:
         results = run_evaluation(found, trial, out, names=names, size=batch, watch=watch)
     for name, reason in results["bad"].items():
@@ -120,21 +120,18 @@ def _retrieval(
     dataset: str, root: Path, network: str, weights: Path | None, layer: str | None, device: str, **how: Any
 ) -> int:
     from ..datasets.splits import part_of, trained_by
-    from ..datasets.views import View
     from ..evaluation.retrieval import DEFAULT_METHODS, RetrievalTrial
-    from ..networks.subject import device_named
+    from ..preprocessing import viewed
     from ..reports.retrieval import published_rows
-    from ..retrieval.embed import Embedder
     from ..tasks.evaluate import REPORT, Names, run_retrieval
 
     methods = METHODS.for_embeddings().checked(how["method"] or DEFAULT_METHODS)
     methods = tuple(sorted(methods, key=lambda key: key == "gradcam"))  # vanilla Grad-CAM last: others less it
     found, part = part_of(dataset, root, part=how["part"], network=network)
     found = found.limit(how["limit"])
-    with terminal.working(f"loading {network}"):
-        embedder = Embedder.load(network, weights=weights, device=device_named(device))
-    trial = RetrievalTrial(embedder, View(how["view"], embedder.preprocess), methods, layer)
-    names = Names(found.name, embedder.name, how["view"])
+    model = options.model(network, weights, device=device).as_embedding()
+    trial = RetrievalTrial(model, viewed(model.preprocess, how["view"]), methods, layer)
+    names = Names(found.name, model.name, how["view"])
     paper = published_rows(dataset, trained_by(network)) if part == "unseen" else []
     with _bar(len(found.samples)) as watch:
         results = run_retrieval(

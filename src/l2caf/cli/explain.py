@@ -101,8 +101,8 @@ def command(
     for _, error in refused:
         terminal.warn(str(error))
     ready_folder(out)
-    subject = options.subject(network, weights, layer=layer, select=select, whole=whole, device=device)
-    question = Question(**asked, classes=[subject.class_index(text) for text in classes or []])
+    model = options.model(network, weights, device=device, whole=whole)
+    question = Question(**asked, classes=[model.class_index(text) for text in classes or []])
 
     from ..tasks.explain import Failed, explain_files
     from ..tasks.outputs import Writer
@@ -111,17 +111,25 @@ def command(
     written: list[Written] = []
     failed = [Failed(path, error) for path, error in refused]
     with terminal.bar("explaining", len(files)) as progress:
-        answers = explain_files(subject, files, question.as_method(), batch=batch, signed=signed)
+        answers = explain_files(
+            model,
+            files,
+            question.as_method(),
+            layer=layer,
+            select=options.part(select),
+            batch=batch,
+            signed=signed,
+        )
         for done, found in enumerate(answers, start=1):
             if isinstance(found, Failed):
                 failed.append(found)
                 if len(files) > 1:
                     terminal.warn(str(found.error))
             else:
-                written.append(writer.write(found, network=subject.entry.name))
+                written.append(writer.write(found, network=model.name))
             progress("explaining", done, len(files))
     if as_json:
-        terminal.print_json(_document(subject.entry.name, question.title, written, failed))
+        terminal.print_json(_document(model.name, question.title, written, failed))
     elif written:
         _report(written, failed, out)
     else:

@@ -28,8 +28,7 @@ def command(
     with terminal.working(f"looking through {network}"):
         from ..networks.untrained import layers_of
 
-        part = int(select) if select is not None and select.lstrip("-").isdigit() else select
-        rows, default = layers_of(network, select=part)
+        rows, default = layers_of(network, select=options.part(select))
     if as_json:
         document: list[dict[str, Any]] = [
             {

@@ -81,20 +81,17 @@ def command(
 
     from ..files import write_whole
     from ..images import save_picture
-    from ..networks.subject import device_named
-    from ..retrieval.embed import Embedder
     from ..retrieval.index import CACHE, open_gallery
     from ..retrieval.match import match
     from ..tasks.match import sheet
 
-    with terminal.working(f"loading {network}"):
-        embedder = Embedder.load(network, weights=weights, device=device_named(device))
+    model = options.model(network, weights, device=device).as_embedding()
     with terminal.bar("embedding", len(files)) as progress:
-        found = open_gallery(gallery, files, embedder, cache=out / CACHE, progress=progress)
+        found = open_gallery(gallery, files, model, cache=out / CACHE, progress=progress)
     for bad in found.bad:
         terminal.warn(bad.message)
     with terminal.working("explaining"):
-        matches = match(embedder, query, found, top=top, contrast=ranks, layer=layer)
+        matches = match(model, query, found, top=top, contrast=ranks, layer=layer)
         picture = save_picture(sheet(matches, style), out / f"{query.stem[:100]}-match.png")
     document = _document(matches, found, picture)
     with write_whole(out / f"{query.stem[:100]}-match.json") as temporary:

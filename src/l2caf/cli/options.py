@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..methods.table import FILTERS, METHODS, SOLVERS
+from ..networks.catalogue import DEFAULT, forms
 
 if TYPE_CHECKING:
-    from ..networks.subject import Subject
+    from ..networks.model import Model
 
 NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "What is written"
 
 Network = Annotated[
     str,
-    typer.Option("--network", "-n", help="A name from 'l2caf networks', or MODULE:FUNCTION.", rich_help_panel=NETWORK),
+    typer.Option("--network", "-n", help=f"{forms()}.", rich_help_panel=NETWORK),
 ]
 Weights = Annotated[
     Path | None,
@@ -64,30 +65,20 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="The folder for the pictu
 OutFile = Annotated[Path, typer.Option("--out", "-o", help="A folder, or a file name.", rich_help_panel=WRITE)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for machines.", rich_help_panel=WRITE)]
 
-DEFAULT_NETWORK = "efficientnet_lite0"
+DEFAULT_NETWORK = DEFAULT
 DEFAULT_OUT = Path("l2caf-out")
 
 
-def subject(
-    network: str,
-    weights: Path | None,
-    *,
-    layer: str | None,
-    select: str | None,
-    whole: bool,
-    device: str,
-) -> Subject:
+def model(network: str, weights: Path | None, *, device: str, whole: bool = False) -> Model:
     """Load what the options name."""
-    from ..networks.subject import Subject
+    from ..networks.catalogue import load
     from . import terminal
 
-    part = int(select) if select is not None and select.lstrip("-").isdigit() else select
     with terminal.working(f"loading {network}"):
-        return Subject.of(
-            network,
-            weights=None if weights is None else str(weights),
-            layer=layer,
-            select=part,
-            whole=whole,
-            device=device,
-        )
+        found = load(network, weights=weights, device=device)
+    return found.whole() if whole else found
+
+
+def part(select: str | None) -> str | int | None:
+    """Which part of the network's answer: an index where it is a number, else a key."""
+    return int(select) if select is not None and select.lstrip("-").isdigit() else select

@@ -76,29 +76,27 @@ def command(
     from ..tasks.outputs import ready_folder
 
     ready_folder(out)
-    subject = options.subject(network, weights, layer=layer, select=select, whole=False, device=device)
-
-    import torch
+    model = options.model(network, weights, device=device)
 
     from ..evaluation.randomize import cascade
     from ..evaluation.sanity import sanity_check
 
-    batch = torch.stack([subject.tensor(photograph) for photograph in photographs.values()]).to(subject.device)
-    plan = cascade(subject.entry.network, batch, stages=stages or None)
+    batch = model.batch([model.prepare(photograph).input for photograph in photographs.values()])
+    plan = cascade(model.network, batch, stages=stages or None)
     with terminal.bar("randomising") as progress:
         found = sanity_check(
-            subject.entry.network,
+            model.network,
             batch,
             methods=names,
             seeds=seeds,
             stages=plan,
-            layer=subject.layer,
-            select=subject.select,
+            layer=layer,
+            select=options.part(select),
             progress=progress,
         )
-    document = {"network": subject.entry.name, "photographs": list(photographs), **found.as_json()}
+    document = {"network": model.name, "photographs": list(photographs), **found.as_json()}
     first = next(iter(photographs))
-    written = _write(found, document, out, subject.entry.name, subject.view(photographs[first]), name=first)
+    written = _write(found, document, out, model.name, model.view(photographs[first]), name=first)
     document["written"] = [str(path) for path in written]
     if as_json:
         terminal.print_json(document)

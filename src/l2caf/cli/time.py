@@ -54,16 +54,18 @@ def command(
     photograph = open_image(image or sample_path("cat"))
     ready_folder(out)
     with terminal.working("loading"):
-        from ..evaluation.timing import EXTRA, NETWORKS, prepared, time_network
+        from ..evaluation.timing import EXTRA, NETWORKS, time_network
+        from ..networks.untrained import trained_or_random
 
     names = list(dict.fromkeys(networks or NETWORKS))
     timings: list[Timing] = []
     each = rounds + EXTRA
     with terminal.bar("timing") as progress:
         for number, name in enumerate(names):
-            timed = prepared(name, lambda entry: entry.preprocess(photograph).unsqueeze(0))
+            model = trained_or_random(name, photograph)
+            inputs = model.batch([model.prepare(photograph).input])
             so_far = part(progress, number * each, len(names) * each)
-            timings.append(time_network(timed, rounds=rounds, progress=so_far))
+            timings.append(time_network(model, inputs, rounds=rounds, progress=so_far))
     machine = _machine()
     document: dict[str, Any] = {"machine": machine, "networks": [timing.as_json() for timing in timings]}
     written = _write(timings, document, out, machine)

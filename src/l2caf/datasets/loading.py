@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
-import torch
+import numpy as np
 from PIL import Image
 
 from ..boxes import Boxes
 from ..errors import InputError, L2cafError
+from ..preprocessing import Input, Preprocess
 from .dataset import Sample, open_sample
-from .views import Seen, View
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,19 @@ class Bad:
     message: str
 
 
+class _Loaded(NamedTuple):
+    input: Input
+    boxes: Boxes
+    picture: Image.Image | None
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """So many samples in a row, without those that could not be read.
 
     indices    their places among all samples; names and labels in the same order
-    tensors    (B, 3, H, W); B is 0 where none could be read
-    boxes      (n, 4) of each, in pixels of the input
+    inputs     (B, 3, H, W) as an array, which becomes a tensor where the network runs; B is 0 where none could be read
+    boxes      (n, 4) of each, in pixels of the input; none where they cannot follow the user's own preprocessing
     pictures   what the network saw of each; empty if not asked for
     bad        the samples of this stretch that are left out
     """
@@ -41,7 +48,7 @@ class Batch:
     indices: tuple[int, ...]
     names: tuple[str, ...]
     labels: tuple[int | None, ...]
-    tensors: torch.Tensor
+    inputs: Input
     boxes: list[Boxes]
     pictures: list[Image.Image]
     bad: tuple[Bad, ...]
@@ -52,7 +59,7 @@ class Batch:
 
 def batches(
     samples: Sequence[Sample],
-    view: View,
+    preprocess: Preprocess,
     size: int,
     *,
     workers: int | None = None,
@@ -69,69 +76,70 @@ def batches(
     if workers is not None and workers < 0:
         raise InputError(f"{workers} workers were asked for: give 0 or more.")
     count = min(4, os.cpu_count() or 1) if workers is None else workers
-    return _batches(samples, view, size, workers=count, pictures=pictures)
+    return _batches(samples, preprocess, size, workers=count, pictures=pictures)
 
 
-def _batches(samples: Sequence[Sample], view: View, size: int, *, workers: int, pictures: bool) -> Iterator[Batch]:
-    results = _in_background(samples, view, size=size, workers=workers, pictures=pictures)
+def _batches(
+    samples: Sequence[Sample], preprocess: Preprocess, size: int, *, workers: int, pictures: bool
+) -> Iterator[Batch]:
+    results = _in_background(samples, preprocess, size=size, workers=workers, pictures=pictures)
     try:
         for start in range(0, len(samples), size):
             stretch = samples[start : start + size]
-            yield _batch(start, stretch, list(islice(results, len(stretch))), view=view)
+            yield _batch(start, stretch, list(islice(results, len(stretch))), size=preprocess.input_size)
     finally:
         results.close()  # type: ignore[attr-defined]
 
 
 def _in_background(
-    samples: Sequence[Sample], view: View, *, size: int, workers: int, pictures: bool
-) -> Iterator[Seen | str]:
+    samples: Sequence[Sample], preprocess: Preprocess, *, size: int, workers: int, pictures: bool
+) -> Iterator[_Loaded | str]:
     if workers == 0:
-        yield from (_load(sample, view, pictures) for sample in samples)
+        yield from (_load(sample, preprocess, pictures) for sample in samples)
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="l2caf-loading")
     try:
-        waiting: deque[Future[Seen | str]] = deque()
+        waiting: deque[Future[_Loaded | str]] = deque()
         upcoming = iter(samples)
         for sample in islice(upcoming, size + workers):
-            waiting.append(pool.submit(_load, sample, view, pictures))
+            waiting.append(pool.submit(_load, sample, preprocess, pictures))
         while waiting:
             result = waiting.popleft().result()
             for sample in islice(upcoming, 1):
-                waiting.append(pool.submit(_load, sample, view, pictures))
+                waiting.append(pool.submit(_load, sample, preprocess, pictures))
             yield result
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _load(sample: Sample, view: View, pictures: bool) -> Seen | str:
+def _load(sample: Sample, preprocess: Preprocess, pictures: bool) -> _Loaded | str:
     """What the network sees of a sample, or the sentence that says why it cannot be read."""
     try:
         image, boxes = open_sample(sample)
-        seen = view(image, boxes)
+        seen = preprocess.prepare(image)
+        mapped = np.zeros((0, 4)) if seen.crop is None else seen.crop.to_input(boxes)
     except L2cafError as error:
         return str(error)
     # A picture that nobody wants must not wait in memory.
-    return seen if pictures else seen._replace(picture=_NOTHING)
+    return _Loaded(seen.input, mapped, seen.view if pictures else None)
 
 
-_NOTHING = Image.new("RGB", (1, 1))
-
-
-def _batch(start: int, samples: Sequence[Sample], results: list[Seen | str], *, view: View) -> Batch:
-    seen = [(number, result) for number, result in enumerate(results) if isinstance(result, Seen)]
+def _batch(
+    start: int, samples: Sequence[Sample], results: list[_Loaded | str], *, size: tuple[int, int] | None
+) -> Batch:
+    seen = [(number, result) for number, result in enumerate(results) if isinstance(result, _Loaded)]
     bad = [
         Bad(start + number, samples[number].name, result)
         for number, result in enumerate(results)
         if isinstance(result, str)
     ]
-    tensors = [result.tensor for _, result in seen]
-    pictures = [result.picture for _, result in seen if result.picture is not _NOTHING]
+    inputs = [result.input for _, result in seen]
     return Batch(
         indices=tuple(start + number for number, _ in seen),
         names=tuple(samples[number].name for number, _ in seen),
         labels=tuple(samples[number].label for number, _ in seen),
-        tensors=torch.stack(tensors) if tensors else torch.zeros(0, 3, *view.input_size),
+        inputs=np.stack(inputs) if inputs else np.zeros((0, 3, *(size or (0, 0))), np.float32),
         boxes=[result.boxes for _, result in seen],
-        pictures=pictures,
+        pictures=[result.picture for _, result in seen if result.picture is not None],
         bad=tuple(bad),
     )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import datasets
 from ..errors import InputError
-from ..networks.embedding import SUFFIX, EmbeddingConfig, read_config
+from ..networks.catalogue import SOURCES
 from .dataset import Dataset
+
+if TYPE_CHECKING:
+    from ..networks.embedding import EmbeddingConfig
 
 PARTS = ("unseen", "seen", "held-out", "all")
 _HALVES = {"unseen": "second", "seen": "first", "held-out": "first", "all": "all"}
@@ -51,4 +55,8 @@ def _held_out(network: str) -> list[str]:
 
 
 def _config(network: str) -> EmbeddingConfig | None:
-    return read_config(network) if network.endswith(SUFFIX) else None
+    if not SOURCES["checkpoint"].takes(network):
+        return None
+    from ..networks.embedding import read_config
+
+    return read_config(network)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from ..datasets.loading import Batch
-from ..datasets.views import View
 from ..errors import InputError
 from ..heatmap import Heatmap
 from ..methods.table import METHODS
+from ..preprocessing import Preprocessing
 from ..recorder import record
 from ..runs.rows import Row
 from .protocol import THRESHOLD, THRESHOLDS, localisation_rows, maps_of, outcome_of
@@ -28,7 +29,7 @@ class Trial:
 
     network: nn.Module
     methods: tuple[str, ...]
-    view: View
+    view: Preprocessing
     labels_are_classes: bool
     layer: str | None = None
     thresholds: tuple[float, ...] = THRESHOLDS
@@ -46,7 +47,7 @@ class Trial:
 
     def explained(self, batch: Batch) -> tuple[list[list[int]], list[int | None], list[Heatmap]]:
         """Run the network once; return its best classes and the labels, an image, and the heatmap of each method."""
-        with record(self.network, batch.tensors.to(self.device), layer=self.layer) as recording:
+        with record(self.network, torch.from_numpy(batch.inputs).to(self.device), layer=self.layer) as recording:
             scores = recording.output
             if scores.ndim != 2:
                 raise InputError("Localisation is measured on networks that give one row of scores an image.")

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ..boxes import Boxes
 from ..datasets.dataset import Dataset
 from ..datasets.loading import Batch, batches
-from ..datasets.views import View
 from ..heatmap import Heatmap
 from ..localization import overlap_of
+from ..preprocessing import Preprocessing
 from ..runs.rows import Row, RowFile
 from .metrics import foreground_ratio, pointed
 
@@ -33,7 +33,7 @@ class Trial(Protocol):
     def methods(self) -> tuple[str, ...]: ...
 
     @property
-    def view(self) -> View: ...
+    def view(self) -> Preprocessing: ...
 
     @property
     def layer(self) -> str | None: ...

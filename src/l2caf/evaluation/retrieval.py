@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets.loading import Batch
-from ..datasets.views import View
 from ..errors import InputError
 from ..heatmap import Heatmap
 from ..methods.table import METHODS
-from ..recorder import record
-from ..retrieval.embed import Embedder, checked
+from ..networks.model import Model
+from ..preprocessing import Preprocessing
+from ..retrieval.embed import checked
 from ..retrieval.scores import RANKS, Retrieved, clusters, contingency, mutual_information, recalled, retrieve
 from ..runs.rows import Row
 from .intervals import RESAMPLES, Interval, mean_interval
@@ -36,8 +36,8 @@ MEASURED = ("loc", "gt_known", "pointing")
 class RetrievalTrial:
     """What is evaluated: an embedding and the methods that explain it."""
 
-    embedder: Embedder
-    view: View
+    model: Model
+    view: Preprocessing
     methods: tuple[str, ...] = DEFAULT_METHODS
     layer: str | None = None
     thresholds: tuple[float, ...] = THRESHOLDS
@@ -47,8 +47,8 @@ class RetrievalTrial:
 
     def explained(self, batch: Batch) -> tuple[NDArray[np.float32], list[Heatmap]]:
         """Run the network once; return the raw embeddings (B, d) and the heatmap of each method."""
-        with record(self.embedder.network, batch.tensors.to(self.embedder.device), layer=self.layer) as recording:
-            vectors = checked(recording.output, name=self.embedder.name).float().cpu().numpy()
+        with self.model.run(batch.inputs, layer=self.layer) as recording:
+            vectors = checked(recording.output, name=self.model.name).float().cpu().numpy()
             return vectors, [METHODS[name].make_for_embeddings().on(recording.head) for name in self.methods]
 
     def heatmaps(self, batch: Batch) -> list[Heatmap]:

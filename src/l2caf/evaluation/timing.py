@@ -17,11 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import CatalogueError, InputError, MethodError
+from ..errors import InputError, MethodError
 from ..explanation import explain
 from ..methods.grad_cam import GradCAM
-from ..networks.catalogue import CatalogueEntry, load
-from ..networks.untrained import measure_statistics
+from ..networks.model import Model
 from ..progress import Progress, part, silent
 from ..solvers.gradient_descent import GradientDescent
 from .published import published
@@ -51,7 +50,7 @@ _PAPER_ROWS = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "gra
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a frame on one network, by what was timed.
+    """Seconds a frame on one network, by what was model.
 
     steps         of descent, until its own test of convergence was met
     rounds        how often each was timed
@@ -76,40 +75,14 @@ class Timing:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A network to be timed; `weights` tells whether they are trained or random."""
-
-    name: str
-    network: nn.Module
-    image: Tensor
-    weights: str = "as given"
-
-
-def prepared(name: str, prepare: Callable[[CatalogueEntry], Tensor]) -> Timed:
-    """Load a network of the catalogue with its trained weights, or random ones where these cannot be had.
-
-    `prepare` makes the batch of one from the entry. Random networks have their batch norms measured on that
-    image, so that signals reach the last layer: a dead map would make descent stop at once.
-    """
-    try:
-        entry, weights = load(name), "trained"
-    except CatalogueError:
-        entry, weights = load(name, pretrained=False), "random"
-    image = prepare(entry)
-    if weights == "random":
-        measure_statistics(entry.network, entry.network.modules(), image)
-    return Timed(entry.name, entry.network, image, weights)
-
-
-def time_network(timed: Timed, *, rounds: int = ROUNDS, progress: Progress = silent) -> Timing:
-    """Time every way to a class-oblivious map, and Grad-CAM, on one image.
+def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress: Progress = silent) -> Timing:
+    """Time every way to a class-oblivious map, and Grad-CAM, on one image (1, 3, H, W).
 
     `progress` is told of every round and of what comes before them, rounds + EXTRA times in all.
     """
     if rounds < 1:
         raise InputError(f"{rounds} rounds measure nothing: give 1 or more.")
-    network, image = timed.network, timed.image
+    network = model.network
     if len(image) != 1:
         raise InputError(f"Seconds a frame are measured on one image, and these are {len(image)}: give one.")
     solved = explain(network, image)
@@ -117,7 +90,7 @@ def time_network(timed: Timed, *, rounds: int = ROUNDS, progress: Progress = sil
     fast, steps = _once(network, image)
     if fast <= PATIENCE:
         contestants["fast"] = lambda: explain(network, image, solver=GradientDescent()).maps
-    stage, total = f"timing {timed.name}", rounds + EXTRA
+    stage, total = f"timing {model.name}", rounds + EXTRA
     progress(stage, 1, total)
     times = side_by_side(contestants, rounds=rounds, warm_up=1, stage=stage, progress=part(progress, 1, total))
     seconds = {name: times.seconds(name) for name in contestants if name in TITLES}
@@ -126,8 +99,8 @@ def time_network(timed: Timed, *, rounds: int = ROUNDS, progress: Progress = sil
     if "vanilla" not in refused:
         seconds["vanilla"], counts["vanilla"] = _extrapolated(times, steps), rounds
     return Timing(
-        network=timed.name,
-        weights=timed.weights,
+        network=model.name,
+        weights=model.weights,
         layer=solved.layer,
         seconds={name: seconds[name] for name in TITLES if name in seconds},
         rounds=counts,
@@ -135,7 +108,7 @@ def time_network(timed: Timed, *, rounds: int = ROUNDS, progress: Progress = sil
         extrapolated=("vanilla",) if "vanilla" in seconds else (),
         solver=solved.solution.solver,
         reason=solved.solution.reason,
-        paper=paper_seconds(timed.name),
+        paper=paper_seconds(model.name),
         refused=refused,
     )
 

@@ -1,13 +1,18 @@
-"""Names for a network's outputs, and the way back from what a person types to an index."""
+"""Names for a network's outputs: what they predict, and the way back from what a person types to an index."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..errors import ClassError
 from .imports import import_torchvision
-from .model import CatalogueEntry
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IMAGENET_CLASSES = 1000
 
@@ -22,19 +27,76 @@ def imagenet_class_names() -> tuple[str, ...]:
     return tuple(import_torchvision().models.ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
 
 
-def class_index(entry: CatalogueEntry, text: str) -> int:
+@dataclass(frozen=True)
+class Prediction:
+    """What the network takes a photograph for."""
+
+    index: int
+    name: str
+    probability: float
+
+    def __str__(self) -> str:
+        return f"{self.name}, {percent(self.probability)}"
+
+    def as_dict(self) -> dict[str, int | str | float]:
+        return {"index": self.index, "name": self.name, "probability": self.probability}
+
+
+def predictions(output: Tensor, class_names: Sequence[str] = ()) -> list[Prediction | None]:
+    """The best class of every sample; None where the output is no row of finite scores."""
+    if output.ndim != 2 or output.shape[1] < 2:
+        return [None] * len(output)
+    return [
+        Prediction(int(row.argmax()), class_name(class_names, int(row.argmax())), float(row.max()))
+        if bool(row.isfinite().all())
+        else None
+        for row in probabilities(output)
+    ]
+
+
+def probabilities(output: Tensor) -> Tensor:
+    """Scores as probabilities; those of a network that ends in softmax stay as they are."""
+    scores = output.detach().float()
+    ready = bool((scores >= 0).all()) and bool((scores.sum(dim=1) - 1).abs().max() < 1e-3)
+    return scores if ready else scores.softmax(dim=1)
+
+
+def percent(share: float) -> str:
+    """A share as people write it.
+
+    >>> percent(0.394), percent(0.0041), percent(0.9996)
+    ('39%', '0.4%', '99.96%')
+    """
+    if share < 0.0995:
+        return f"{100 * share:.1f}%"
+    return f"{100 * share:.2f}%" if 0.995 <= share < 0.99995 else f"{100 * share:.0f}%"
+
+
+def class_name(class_names: Sequence[str], index: int) -> str:
+    """What an output is called; one without a name goes by its number.
+
+    >>> class_name(["cat", "dog"], 1), class_name([], 1)
+    ('dog', 'class 1')
+    """
+    return class_names[index] if index < len(class_names) else f"class {index}"
+
+
+def class_index(class_names: Sequence[str], text: str, *, network: str = "The network") -> int:
     """The class that a person means: "207", "golden retriever", or a part that only one name has.
 
     A whole name wins over a whole word in a name, and that over any part of one; case does not matter.
+
+    >>> class_index(["tiger cat", "tiger"], "Tiger"), class_index(["tiger cat", "tiger"], "cat")
+    (1, 0)
     """
     wanted = " ".join(text.split()).casefold()
     if re.fullmatch(r"[+-]?\d+", wanted):
-        return _checked(int(wanted), entry)
-    if not entry.class_names:
-        raise ClassError(f"The classes of {entry.name} have no names: give the class {text!r} by its number.")
+        return _checked(int(wanted), len(class_names), network)
+    if not class_names:
+        raise ClassError(f"The classes of {network} have no names: give the class {text!r} by its number.")
     if not wanted:
         raise ClassError("The class is empty: give its number or its name.")
-    names = [name.casefold() for name in entry.class_names]
+    names = [name.casefold() for name in class_names]
     word = re.compile(rf"\b{re.escape(wanted)}\b")
     for found in (
         [index for index, name in enumerate(names) if name == wanted],
@@ -44,26 +106,22 @@ def class_index(entry: CatalogueEntry, text: str) -> int:
         if len(found) == 1:
             return found[0]
         if found:
-            raise ClassError(f"{text!r} fits {len(found)} classes of {entry.name}: say which, {_listed(found, entry)}.")
-    raise ClassError(f"{entry.name} has no class {text!r}{_nearest(wanted, names, entry)}.")
+            raise ClassError(
+                f"{text!r} fits {len(found)} classes of {network}: say which, {_listed(found, class_names)}."
+            )
+    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
+    found = [names.index(name) for name in near]
+    hint = f"the nearest are {_listed(found, class_names)}" if found else "give its number or a part of its name"
+    raise ClassError(f"{network} has no class {text!r}: {hint}.")
 
 
-def _checked(index: int, entry: CatalogueEntry) -> int:
-    count = len(entry.class_names)
+def _checked(index: int, count: int, network: str) -> int:
     if index < 0 or (count and index >= count):
         highest = f"from 0 to {count - 1}" if count else "from 0 on"
-        raise ClassError(f"{entry.name} has no class {index}: its classes are numbered {highest}.")
+        raise ClassError(f"{network} has no class {index}: its classes are numbered {highest}.")
     return index
 
 
-def _nearest(wanted: str, names: list[str], entry: CatalogueEntry) -> str:
-    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
-    found = [names.index(name) for name in near]
-    if not found:
-        return ": give its number or a part of its name"
-    return f": the nearest are {_listed(found, entry)}"
-
-
-def _listed(found: list[int], entry: CatalogueEntry, count: int = 5) -> str:
-    shown = ", ".join(f"{entry.class_names[index]} ({index})" for index in found[:count])
+def _listed(found: list[int], class_names: Sequence[str], count: int = 5) -> str:
+    shown = ", ".join(f"{class_names[index]} ({index})" for index in found[:count])
     return shown + (", …" if len(found) > count else "")

@@ -10,7 +10,8 @@ from ..errors import CatalogueError, WeightsError
 from ..preprocessing import Preprocessing
 from .class_names import imagenet_class_names
 from .imports import import_timm
-from .model import CatalogueEntry
+from .model import Model, Weights
+from .source import CatalogueRow, Source
 from .weights import load_weights, read_state_dict
 
 NAME = "efficientnet_lite0"
@@ -25,18 +26,32 @@ _PREPROCESSING = Preprocessing(
 )
 
 
-def load_embedded(*, weights: str | Path | None = None, pretrained: bool = True) -> CatalogueEntry:
+class Embedded(Source):
     """EfficientNet-Lite0 with the weights of the installed package, or of a file."""
-    network: nn.Module = import_timm().create_model("tf_efficientnet_lite0", pretrained=False)
-    if weights is not None:
-        load_weights(network, weights)
-        source = f"weights of {weights}"
-    elif pretrained:
-        _fill_in_order(network, weights_file())
-        source = f"weights of the package {_PACKAGE}"
-    else:
+
+    def load(self, name: str = NAME, *, weights: str | Path | None = None, pretrained: bool = True) -> Model:
+        network: nn.Module = import_timm().create_model("tf_efficientnet_lite0", pretrained=False)
+        state: Weights = "trained" if pretrained else "random"
         source = "random weights"
-    return CatalogueEntry(NAME, network.eval(), _PREPROCESSING, imagenet_class_names(), source)
+        if weights is not None:
+            load_weights(network, weights)
+            source, state = f"weights of {weights}", "as given"
+        elif pretrained:
+            _fill_in_order(network, weights_file())
+            source = f"weights of the package {_PACKAGE}"
+        return Model(NAME, network.eval(), _PREPROCESSING, imagenet_class_names(), source, weights=state)
+
+    def summary(self) -> CatalogueRow:
+        return CatalogueRow(
+            name=NAME,
+            source="embedded",
+            parameters=PARAMETERS,
+            needs="nothing: its weights are installed",
+            description="EfficientNet-Lite0, 1,000 classes of ImageNet; the default",
+        )
+
+    def rows(self) -> list[CatalogueRow]:
+        return [self.summary()]
 
 
 def weights_file() -> Path:

@@ -1,8 +1,4 @@
-"""Retrieval networks: backbone → mean over the map → one linear layer → embedding, and their checkpoints.
-
-A checkpoint is one .safetensors file; what it needs to be built and fed again stands in its metadata, and for
-people in a .json of the same name.
-"""
+"""Retrieval networks: backbone → mean over the map → one linear layer → embedding, and what their checkpoints hold."""
 
 from __future__ import annotations
 
@@ -16,15 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import CatalogueError, InputError, L2cafError, WeightsError
-from ..files import write_whole
 from ..preprocessing import Preprocessing
 from . import embedded
-from .from_timm import load_timm
-from .model import CatalogueEntry
-from .weights import load_weights
+from .from_timm import Timm
+from .model import Model
+from .weights import Header, load_weights, read_header, save_checkpoint
 
-SUFFIX = ".safetensors"
-_METADATA = "l2caf_embedding"
+LOADER = "embedding"  # the key of `load_embedding` among the loaders of checkpoints
 
 
 @dataclass(frozen=True)
@@ -32,7 +26,7 @@ class EmbeddingConfig:
     """All that is needed to build a retrieval network again, to feed it, and to compare what it returns.
 
     backbone      a name of the catalogue: efficientnet_lite0 or timm:NAME
-    normalized    whether embeddings are compared on the unit circle (triplet) or as they are (N-pair)
+    normalized    whether embeddings are compared on the unit sphere (triplet) or as they are (N-pair)
     classes       names of the classes that it was trained on; empty before training
     training      what was done: recipe, iterations, scores
     """
@@ -78,7 +72,7 @@ class MeanOverMap(nn.Module):
 class EmbeddingNetwork(nn.Module):
     """`trunk` (image → map), `pool` (map → C numbers), `embed` (C → dimension).
 
-    It returns the raw embedding (B, dimension), which is what attention has to explain: on the unit circle its
+    It returns the raw embedding (B, dimension), which is what attention has to explain: on the unit sphere its
     length, and with it half of what the filter can be held to, would be gone.
 
     >>> EmbeddingNetwork(nn.Conv2d(3, 8, 3), channels=8, dimension=4)(torch.zeros(2, 3, 9, 9)).shape
@@ -118,23 +112,21 @@ class Backbone:
 
 def load_backbone(name: str, *, pretrained: bool = True) -> Backbone:
     """The trunk of efficientnet_lite0, with its installed weights, or of any convolutional network of timm."""
-    if name == embedded.NAME:
-        entry = embedded.load_embedded(pretrained=pretrained)
-    else:
-        entry = load_timm(name.removeprefix("timm:"), pretrained=pretrained)
-    trunk: Any = entry.network
+    source = embedded.Embedded() if name == embedded.NAME else Timm()
+    model = source.load(name, pretrained=pretrained)
+    trunk: Any = model.network
     try:
         trunk.reset_classifier(0, "")
     except (AttributeError, AssertionError, TypeError, ValueError) as error:
         raise _no_map(name) from error
-    assert isinstance(entry.preprocess, Preprocessing)
-    shape = _shape_of_map(trunk, entry.preprocess.input_size)
+    assert isinstance(model.preprocess, Preprocessing)
+    shape = _shape_of_map(trunk, model.preprocess.input_size)
     # What timm calls features may have gone through another layer before it leaves the trunk.
     widths = {int(trunk.num_features), int(getattr(trunk, "head_hidden_size", 0) or 0)}
     if len(shape) != 4 or not widths & {shape[1], shape[3]}:
         raise _no_map(name)
     channels_last = shape[1] not in widths
-    return Backbone(entry.name, trunk, shape[3 if channels_last else 1], channels_last, entry.preprocess)
+    return Backbone(model.name, trunk, shape[3 if channels_last else 1], channels_last, model.preprocess)
 
 
 def embedding_before_training(
@@ -195,45 +187,34 @@ def random_projection(channels: int, dimension: int, *, seed: int = 0) -> tuple[
 
 def save_embedding(path: str | Path, network: EmbeddingNetwork, config: EmbeddingConfig) -> Path:
     """Write weights and config, each file whole or not at all."""
-    from safetensors.torch import save
-
-    path = Path(path)
-    if path.suffix != SUFFIX:
-        raise InputError(f"A checkpoint cannot be written to '{path}': give a file name that ends in {SUFFIX}.")
-    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    with write_whole(path) as temporary:
-        temporary.write_bytes(save(tensors, metadata={_METADATA: config.as_json()}))
-    with write_whole(path.with_suffix(".json")) as temporary:
-        temporary.write_text(config.as_json() + "\n", encoding="utf-8")
-    return path
+    return save_checkpoint(path, network, Header(LOADER, config.as_json()))
 
 
 def read_config(path: str | Path) -> EmbeddingConfig:
-    """The config of a checkpoint, from its metadata, or from the .json beside it."""
-    path = Path(path)
-    text = _metadata(path).get(_METADATA)
-    if text is None and path.with_suffix(".json").is_file():
-        text = path.with_suffix(".json").read_text(encoding="utf-8")
-    if text is None:
-        raise WeightsError(
-            f"{path.name} holds weights, but not what network they are for: give the network's name with"
-            f" --network NAME --weights {path.name}, or take a checkpoint of 'l2caf train retrieval'."
-        )
+    """The config of a checkpoint."""
     try:
-        return EmbeddingConfig.from_json(text)
+        return EmbeddingConfig.from_json(read_header(path).config)
     except L2cafError:
         raise
     except Exception as error:
         raise WeightsError(
-            f"The config of {path.name} cannot be read ({type(error).__name__}): take the file as it was written."
+            f"The config of {Path(path).name} cannot be read ({type(error).__name__}): take the file as it was written."
         ) from error
 
 
-def load_embedding(path: str | Path) -> CatalogueEntry:
-    """A checkpoint as a network with its preprocessing; it has no class names, since it returns no scores."""
+def load_embedding(path: str | Path) -> Model:
+    """A checkpoint as a model; it has no class names, since it returns no scores."""
     network, config = read_embedding(path)
     source = f"checkpoint {path}: {config.backbone}, {config.loss} loss"
-    return CatalogueEntry(str(path), network, config.preprocessing, (), source)
+    return Model(
+        str(path),
+        network,
+        config.preprocessing,
+        source=source,
+        embedding=True,
+        normalized=config.normalized,
+        weights="trained",
+    )
 
 
 def read_embedding(path: str | Path) -> tuple[EmbeddingNetwork, EmbeddingConfig]:
@@ -245,21 +226,6 @@ def read_embedding(path: str | Path) -> tuple[EmbeddingNetwork, EmbeddingConfig]
     )
     load_weights(network, path)
     return network.eval(), config
-
-
-def _metadata(path: Path) -> Mapping[str, str]:
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise WeightsError(f"The checkpoint {path} {what}: give the path of a {SUFFIX} file.")
-    try:
-        with safe_open(path, framework="pt") as opened:
-            return opened.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(
-            f"{path.name} cannot be read as a checkpoint ({error}): it is truncated or corrupt; copy it anew."
-        ) from error
 
 
 def _shape_of_map(trunk: nn.Module, size: tuple[int, int]) -> tuple[int, ...]:

@@ -14,29 +14,55 @@ from ..preprocessing import Preprocessing
 from .class_names import IMAGENET_CLASSES, imagenet_class_names
 from .downloads import fetching, in_torch_cache, no_weights
 from .imports import import_timm
-from .model import CatalogueEntry
+from .model import Model, Weights
+from .source import DOWNLOADED, CatalogueRow, Source
 from .weights import load_weights
 
 
-def load_timm(name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> CatalogueEntry:
+class Timm(Source):
     """A timm network with its published weights, those of a file, or random ones."""
-    timm = import_timm()
-    _check_name(timm, name)
-    if weights is None and pretrained:
-        network, source = _pretrained(timm, name), "timm, pretrained"
-    else:
-        network, source = timm.create_model(name, pretrained=False), "timm, random weights"
-    if weights is not None:
-        load_weights(network, weights)
-        source = f"timm, weights of {weights}"
-    class_names = imagenet_class_names() if _is_imagenet(network) else ()
-    return CatalogueEntry(f"timm:{name}", network.eval(), _preprocessing(timm, network), class_names, source)
+
+    def load(self, name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> Model:
+        timm, own = import_timm(), name.removeprefix("timm:")
+        _check_name(timm, own)
+        state: Weights = "random"
+        if weights is None and pretrained:
+            network, source, state = _pretrained(timm, own), "timm, pretrained", "trained"
+        else:
+            network, source = timm.create_model(own, pretrained=False), "timm, random weights"
+        if weights is not None:
+            load_weights(network, weights)
+            source, state = f"timm, weights of {weights}", "as given"
+        class_names = imagenet_class_names() if _is_imagenet(network) else ()
+        prepare = _preprocessing(timm, network)
+        return Model(f"timm:{own}", network.eval(), prepare, class_names, source, weights=state)
+
+    def summary(self) -> CatalogueRow:
+        return CatalogueRow(
+            name="timm:NAME",
+            source="timm",
+            parameters=None,
+            needs=DOWNLOADED,
+            description=f"{len(_names()):,} networks, as timm:resnet50 or timm:resnet50.a1_in1k",
+        )
+
+    def rows(self) -> list[CatalogueRow]:
+        published = set(_names(pretrained=True))
+        return [
+            CatalogueRow(
+                name=f"timm:{name}",
+                source="timm",
+                parameters=None,
+                needs=DOWNLOADED if name in published else "--weights FILE",
+                description="pretrained" if name in published else "no published weights",
+            )
+            for name in _names()
+        ]
 
 
-def timm_names(*, pretrained: bool = False) -> list[str]:
+def _names(*, pretrained: bool = False) -> list[str]:
     """All architectures that timm knows, or only those with published weights."""
-    timm = import_timm()
-    names = timm.list_models(pretrained=pretrained)
+    names = import_timm().list_models(pretrained=pretrained)
     return sorted({name.partition(".")[0] for name in names})
 
 

@@ -12,30 +12,56 @@ from ..preprocessing import Preprocessing
 from .class_names import IMAGENET_CLASSES, imagenet_class_names
 from .downloads import fetching, in_torch_cache, no_weights
 from .imports import import_torchvision
-from .model import CatalogueEntry
+from .model import Model, Weights
+from .source import DOWNLOADED, CatalogueRow, Source
 from .weights import load_weights
 
 # Their builders rescale the input for the published weights, and for those alone.
 _RESCALING = ("googlenet", "inception_v3")
 
 
-def load_torchvision(name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> CatalogueEntry:
+class Torchvision(Source):
     """A torchvision network with its default weights, those of a file, or random ones."""
-    models = import_torchvision().models
-    published = _default_weights(models, name)
-    if weights is None and pretrained:
-        network, source = _pretrained(models, name, published), "torchvision, pretrained"
-    else:
-        network, source = _bare(models, name, rescaling=weights is not None), "torchvision, random weights"
-    if weights is not None:
-        load_weights(network, weights)
-        source = f"torchvision, weights of {weights}"
-    categories = () if published is None else published.meta.get("categories", ())
-    class_names = imagenet_class_names() if len(categories) == IMAGENET_CLASSES else ()
-    return CatalogueEntry(f"torchvision:{name}", network.eval(), _preprocessing(published), class_names, source)
+
+    def load(self, name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> Model:
+        models, own = import_torchvision().models, name.removeprefix("torchvision:")
+        published = _default_weights(models, own)
+        state: Weights = "random"
+        if weights is None and pretrained:
+            network, source, state = _pretrained(models, own, published), "torchvision, pretrained", "trained"
+        else:
+            network, source = _bare(models, own, rescaling=weights is not None), "torchvision, random weights"
+        if weights is not None:
+            load_weights(network, weights)
+            source, state = f"torchvision, weights of {weights}", "as given"
+        categories = () if published is None else published.meta.get("categories", ())
+        class_names = imagenet_class_names() if len(categories) == IMAGENET_CLASSES else ()
+        prepare = _preprocessing(published)
+        return Model(f"torchvision:{own}", network.eval(), prepare, class_names, source, weights=state)
+
+    def summary(self) -> CatalogueRow:
+        return CatalogueRow(
+            name="torchvision:NAME",
+            source="torchvision",
+            parameters=None,
+            needs=DOWNLOADED,
+            description=f"{len(_parameters()):,} image classifiers, as torchvision:vgg16",
+        )
+
+    def rows(self) -> list[CatalogueRow]:
+        return [
+            CatalogueRow(
+                name=f"torchvision:{name}",
+                source="torchvision",
+                parameters=parameters,
+                needs=DOWNLOADED,
+                description="1,000 classes of ImageNet",
+            )
+            for name, parameters in _parameters().items()
+        ]
 
 
-def torchvision_names() -> dict[str, int | None]:
+def _parameters() -> dict[str, int | None]:
     """The image classifiers of torchvision, with their number of parameters."""
     models = import_torchvision().models
     counts: dict[str, int | None] = {}

@@ -1,7 +1,7 @@
 """A network that the user brings: `package.module:function` or `path/to/file.py:function`.
 
 The function takes no arguments and returns the network; or the network and its preprocessing, a callable from
-PIL image to tensor; or a whole CatalogueEntry, with class names.
+PIL image to tensor; or a whole `l2caf.networks.model.Model`, with class names.
 """
 
 from __future__ import annotations
@@ -22,21 +22,33 @@ from torch import nn
 
 from ..errors import CatalogueError, L2cafError
 from ..preprocessing import Preprocessing, as_preprocess
-from .model import CatalogueEntry
+from .model import Model
+from .source import CatalogueRow, Source
 from .weights import load_weights
 
 
-def load_user_network(name: str, *, weights: str | Path | None = None) -> CatalogueEntry:
-    """Call the user's function, and give what it returns the shape of an entry."""
-    place, _, function = name.rpartition(":")
-    with _importable(Path(place).parent if place.endswith(".py") else Path()):
-        builder = _find_builder(_import(place), function, name)
-        entry = _as_entry(name, _call(builder, name))
-    if weights is not None:
-        load_weights(entry.network, weights)
-        entry = replace(entry, source=f"{entry.source}, weights of {weights}")
-    entry.network.eval()
-    return entry
+class UserNetwork(Source):
+    """What the user's function returns, in the shape of a model."""
+
+    def load(self, name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> Model:
+        place, _, function = name.rpartition(":")
+        with _importable(Path(place).parent if place.endswith(".py") else Path()):
+            builder = _find_builder(_import(place), function, name)
+            model = _as_model(name, _call(builder, name))
+        if weights is not None:
+            load_weights(model.network, weights)
+            model = replace(model, source=f"{model.source}, weights of {weights}")
+        model.network.eval()
+        return model
+
+    def summary(self) -> CatalogueRow:
+        return CatalogueRow(
+            name="MODULE:FUNCTION",
+            source="your own",
+            parameters=None,
+            needs="a function that returns a torch.nn.Module",
+            description="a network of yours, as package.nets:build or path/to/file.py:build",
+        )
 
 
 @contextlib.contextmanager
@@ -103,16 +115,16 @@ def _call(builder: Any, name: str) -> Any:
         raise CatalogueError(f"{name} failed ({_said(error)}): it must run without arguments.") from error
 
 
-def _as_entry(name: str, built: Any) -> CatalogueEntry:
-    if isinstance(built, CatalogueEntry):
+def _as_model(name: str, built: Any) -> Model:
+    if isinstance(built, Model):
         return replace(built, preprocess=as_preprocess(built.preprocess), source=built.source or f"built by {name}")
     network, preprocess = built if isinstance(built, tuple) and len(built) == 2 else (built, Preprocessing())
     if not isinstance(network, nn.Module) or not callable(preprocess):
         raise CatalogueError(
             f"{name} returned {type(built).__name__}: let it return a torch.nn.Module, or that and a"
-            " preprocessing function, or a CatalogueEntry."
+            " preprocessing function, or an l2caf.networks.model.Model."
         )
-    return CatalogueEntry(name, network, as_preprocess(preprocess), source=f"built by {name}")
+    return Model(name, network, as_preprocess(preprocess), source=f"built by {name}")
 
 
 def _said(error: Exception) -> str:

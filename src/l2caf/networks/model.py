@@ -1,22 +1,38 @@
-"""What the catalogue hands out: a network with all that is needed to feed it and to read its answer."""
+"""`Model`: what a name stands for, which is a network with all that is needed to feed it and to read its answer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
 
-from torch import nn
+import torch
+from PIL import Image
+from torch import Tensor, nn
 
-from ..preprocessing import Preprocess
+from ..errors import InputError, L2cafError, NetworkError, first_line
+from ..preprocessing import Input, Prepared, Preprocess, Preprocessing, WholePreprocessing
+from ..recorder import Recording, record
+from ..recording.borrow import unwrap
+from ..recording.inputs import Select
+from .class_names import Prediction, class_index, class_name, predictions
+from .weights import digest
+
+Weights = Literal["trained", "random", "as given"]
 
 
 @dataclass(frozen=True)
-class CatalogueEntry:
-    """A network, ready to run, with its preprocessing and its class names.
+class Model:
+    """A network, ready to run.
 
-    network      in eval mode
+    network      in eval mode, on `device`
     preprocess   PIL image -> float tensor (3, H, W); `preprocess.view(image)` is the picture of what it sees
     class_names  one short name a class, in the order of the outputs; empty where they are unknown
     source       where the network and its weights came from, in words
+    embedding    whether the output is a place among other pictures, and no row of class scores
+    normalized   whether embeddings are compared on the unit sphere, by cosine; else by distance between raw vectors
+    weights      "trained" and "random" where that is known; "as given" where the user brought them
     """
 
     name: str
@@ -24,8 +40,123 @@ class CatalogueEntry:
     preprocess: Preprocess
     class_names: tuple[str, ...] = ()
     source: str = ""
+    embedding: bool = False
+    normalized: bool = True
+    device: str = "cpu"
+    weights: Weights = "as given"
 
     @property
     def input_size(self) -> tuple[int, int] | None:
-        """Height and width of the network's input; None where only the user's own preprocessing knows."""
+        """Height and width of the network's input; None where they are not the same for all photographs."""
         return self.preprocess.input_size
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of all that decides what a picture gets: the weights, how they were stored, the preparation."""
+        prepared = repr(self.preprocess) if isinstance(self.preprocess, Preprocessing | WholePreprocessing) else "own"
+        return digest(unwrap(self.network), f"{self.normalized} {prepared}")
+
+    def on(self, device: str) -> Model:
+        """The same, moved to a device: "cuda", or "auto" for the fastest here."""
+        where = device_named(device)
+        return replace(self, network=self.network.to(where), device=where)
+
+    def whole(self) -> Model:
+        """The same, shown all of each photograph in its own proportions, not only its centre."""
+        if isinstance(self.preprocess, WholePreprocessing):
+            return self
+        if not isinstance(self.preprocess, Preprocessing):
+            raise InputError(f"{self.name} prepares its pictures itself, so they cannot be shown to it whole.")
+        return replace(self, preprocess=WholePreprocessing(self.preprocess))
+
+    def as_embedding(self) -> Model:
+        """The same for retrieval: of a classifier, what its last linear layer is given is the embedding.
+
+        A network with class names is a classifier. That layer is taken off the network itself, so load it for this
+        use alone.
+        """
+        if self.embedding:
+            return self
+        headless = _without_classifier(unwrap(self.network), len(self.class_names))
+        name = f"{self.name}, pooled features" if headless else self.name
+        return replace(self, name=name, network=unwrap(self.network), class_names=(), embedding=True)
+
+    def prepare(self, image: Image.Image) -> Prepared:
+        """A photograph as input (3, H, W), as a sharp picture of what the network sees, and where that lies on it."""
+        made = self._guarded(image)
+        return made._replace(view=self.view(image))
+
+    def view(self, image: Image.Image) -> Image.Image:
+        """The part of a photograph that the network sees, as sharp as the photograph is."""
+        return self.preprocess.sharp_view(image)
+
+    def batch(self, inputs: Tensor | Input | Sequence[Input | Tensor]) -> Tensor:
+        """Inputs as one batch on the device."""
+        if not isinstance(inputs, Tensor):
+            inputs = torch.stack([torch.as_tensor(one) for one in inputs])
+        # Arrays know no bfloat16, so that what such a network is given comes in another type.
+        first = next(self.network.parameters(), None)
+        halved = first is not None and first.dtype == torch.bfloat16 and inputs.is_floating_point()
+        return inputs.to(self.device, torch.bfloat16 if halved else None)
+
+    def run(
+        self,
+        inputs: Tensor | Input | Sequence[Input | Tensor],
+        *,
+        layer: str | None = None,
+        select: Select = None,
+    ) -> Recording:
+        """Run the network once on a batch; any number of methods can then be put to it.
+
+        layer   where the filter sits; None for the last layer with a map
+        select  which part of the network's answer is explained
+        """
+        batch = self.batch(inputs)
+        try:
+            return record(self.network, batch, layer=layer, select=select)
+        except L2cafError:
+            raise
+        except Exception as error:  # any network may fail in any way
+            shape = " × ".join(map(str, batch.shape))
+            raise NetworkError(f"{self.name} failed on an input of {shape} ({first_line(error)}).") from error
+
+    def predictions(self, output: Tensor) -> list[Prediction | None]:
+        """The best class of every sample; None where the output is no row of finite scores."""
+        return [None] * len(output) if self.embedding else predictions(output, self.class_names)
+
+    def class_name(self, index: int) -> str:
+        """What an output is called."""
+        return class_name(self.class_names, index)
+
+    def class_index(self, text: str) -> int:
+        """The class that a person means, by number, name, or a part that only one name has."""
+        return class_index(self.class_names, text, network=self.name)
+
+    def _guarded(self, image: Image.Image) -> Prepared:
+        try:
+            return self.preprocess.prepare(image)
+        except L2cafError:
+            raise
+        except Exception as error:  # the user's own preprocessing may fail in any way
+            raise InputError(f"{self.name} cannot prepare this picture ({first_line(error)}).") from error
+
+
+def device_named(name: str) -> str:
+    """The device that a name stands for; `auto` is the fastest here."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=name)
+    except Exception as error:  # each backend says in its own way that it is not there
+        raise InputError(f"There is no device {name!r} here: take auto, cpu, cuda or mps.", field="device") from error
+    return name
+
+
+def _without_classifier(network: nn.Module, classes: int) -> bool:
+    """Take off the last linear layer that has an output for each class; tell whether there was one."""
+    for name, module in reversed(list(network.named_modules())):
+        if classes and isinstance(module, nn.Linear) and module.out_features == classes:
+            parent, _, own = name.rpartition(".")
+            setattr(network.get_submodule(parent), own, nn.Identity())
+            return True
+    return False

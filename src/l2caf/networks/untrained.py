@@ -1,4 +1,4 @@
-"""Networks without trained weights: zero weights filled, batch norms calibrated, layers listed."""
+"""Networks without trained weights: random ones where no others can be had, zeros filled, batch norms calibrated."""
 
 from __future__ import annotations
 
@@ -11,42 +11,45 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ..errors import L2cafError, NetworkError, first_line
-from ..recorder import record
+from ..errors import CatalogueError, L2cafError, NetworkError, first_line
 from ..recording.borrow import borrowed
 from ..recording.inputs import Select
 from ..recording.layers import Layer, usable_layers
 from .catalogue import DEFAULT, load
+from .model import Model
+
+CALIBRATING = 32  # images that batch norms are measured on, at most
 
 
 def layers_of(name: str, *, select: Select = None) -> tuple[list[Layer], Layer]:
     """The layers that hold a map, in the order in which they finish, and the one that is taken by default."""
     # A network of the user's own decides for itself about weights; all others would have to be downloaded.
-    entry = load(name, pretrained=name == DEFAULT)
+    model = load(name, pretrained=name == DEFAULT)
     if name != DEFAULT:
-        _wake(entry.network)
+        _fill_zeros(model.network)
     noise = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
-    inputs = entry.preprocess(Image.fromarray(noise)).unsqueeze(0)
+    inputs = model.batch([model.preprocess(Image.fromarray(noise))])
     try:
-        return usable_layers(entry.network, inputs, select=select), record(
-            entry.network, inputs, select=select
-        ).head.layer
+        found = usable_layers(model.network, inputs, select=select)
     except L2cafError:
         raise
     except Exception as error:  # any network may fail in any way
         raise NetworkError(f"{name} failed on an input of {tuple(inputs.shape)} ({first_line(error)}).") from error
+    return found, model.run(inputs, select=select).head.layer
 
 
-def _wake(network: nn.Module) -> None:
-    """Fill weights that start at nought: a branch multiplied by them would seem to reach nothing."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            if not name.endswith("bias") and parameter.numel() and not bool(parameter.any()):
-                parameter.copy_(torch.rand(parameter.shape, generator=generator))
+def trained_or_random(name: str, image: Image.Image) -> Model:
+    """Load a network with its trained weights, or with random ones where these cannot be had.
 
-
-CALIBRATING = 32  # images that batch norms are measured on, at most
+    Random networks have their batch norms measured on the image, so that signals reach the last layer: a dead map
+    would make descent stop at once.
+    """
+    try:
+        return load(name)
+    except CatalogueError:
+        model = load(name, pretrained=False)
+    measure_statistics(model.network, model.network.modules(), model.batch([model.prepare(image).input]))
+    return model
 
 
 def measure_statistics(network: nn.Module, modules: Iterable[nn.Module], inputs: Tensor) -> None:
@@ -69,3 +72,12 @@ def measure_statistics(network: nn.Module, modules: Iterable[nn.Module], inputs:
         finally:
             for norm, (momentum, training) in zip(norms, before, strict=True):
                 norm.momentum, norm.training = momentum, training
+
+
+def _fill_zeros(network: nn.Module) -> None:
+    """Fill weights that start at zero: a branch multiplied by them would seem to reach nothing."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if not name.endswith("bias") and parameter.numel() and not bool(parameter.any()):
+                parameter.copy_(torch.rand(parameter.shape, generator=generator))

@@ -1,18 +1,28 @@
-"""A weights file on disk, into a network that is already built.
+"""Weight files: into a network that is already built, out of one with what loads it again, and their hash.
 
 Files are read as data only: `torch.load(weights_only=True)` or safetensors, so that none can run code.
+A checkpoint is one .safetensors file; which loader builds its network, and what that loader has to know, stands in its
+metadata, and for people in a .json of the same name.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..errors import WeightsError
+from ..errors import InputError, WeightsError
+from ..files import write_whole
+
+SUFFIX = ".safetensors"
+_LOADER, _CONFIG = "l2caf_loader", "l2caf_config"
+_BEFORE_LOADERS = "l2caf_embedding"  # where the config stood while there was one kind of checkpoint
 
 # Names under which training scripts put the state dict beside optimiser, epoch and the like.
 _WRAPPINGS = ("state_dict", "model_state_dict", "model", "network", "net", "weights")
@@ -49,6 +59,80 @@ def read_state_dict(path: str | Path) -> dict[str, torch.Tensor]:
             " more than tensors; save it anew with torch.save(network.state_dict(), FILE)."
         ) from error
     return _unwrap(content, path)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a checkpoint says of itself: the key of what loads it, and the JSON text that this loader reads."""
+
+    loader: str
+    config: str
+
+
+def save_checkpoint(path: str | Path, network: nn.Module, header: Header) -> Path:
+    """Write weights and header, each file whole or not at all."""
+    from safetensors.torch import save
+
+    path = Path(path)
+    if path.suffix != SUFFIX:
+        raise InputError(f"A checkpoint cannot be written to '{path}': give a file name that ends in {SUFFIX}.")
+    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    with write_whole(path) as temporary:
+        temporary.write_bytes(save(tensors, metadata={_LOADER: header.loader, _CONFIG: header.config}))
+    with write_whole(path.with_suffix(".json")) as temporary:
+        beside = {"loader": header.loader, **json.loads(header.config)}
+        temporary.write_text(json.dumps(beside, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def read_header(path: str | Path) -> Header:
+    """The header of a checkpoint, from its metadata, or from the .json beside it."""
+    path = Path(path)
+    metadata, beside = _metadata(path), path.with_suffix(".json")
+    if _CONFIG in metadata:
+        return Header(metadata.get(_LOADER, ""), metadata[_CONFIG])
+    if _BEFORE_LOADERS in metadata:
+        return Header("embedding", metadata[_BEFORE_LOADERS])
+    if beside.is_file():
+        text = beside.read_text(encoding="utf-8")
+        return Header(_loader_beside(text), text)
+    raise WeightsError(
+        f"{path.name} holds weights, but not what network they are for: give the network's name with"
+        f" --network NAME --weights {path.name}, or take a checkpoint of 'l2caf train retrieval'."
+    )
+
+
+def _loader_beside(text: str) -> str:
+    """Files from before there were several loaders do not name theirs."""
+    try:
+        return str(json.loads(text).get("loader", "embedding"))
+    except (ValueError, AttributeError):
+        return "embedding"  # which then says what is wrong with its config
+
+
+def _metadata(path: Path) -> Mapping[str, str]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise WeightsError(f"The checkpoint {path} {what}: give the path of a {SUFFIX} file.")
+    try:
+        with safe_open(path, framework="pt") as opened:
+            return opened.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(
+            f"{path.name} cannot be read as a checkpoint ({error}): it is truncated or corrupt; copy it anew."
+        ) from error
+
+
+def digest(network: nn.Module, about: str) -> str:
+    """A hash of a network's weights, of how they are stored, and of what else is said about it."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    found.update(f"{type(network).__name__} {about}".encode())
+    return found.hexdigest()
 
 
 def _read(path: Path) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,10 @@ from ..datasets.loading import Bad
 from ..errors import ExtraError, ImageError, InputError
 from ..files import write_whole
 from ..progress import Progress, silent
-from .embed import Embedded, Embedder, Vectors, on_circle
+from .embed import Embedded, Vectors, embed, on_circle
+
+if TYPE_CHECKING:
+    from ..networks.model import Model
 
 Ints = npt.NDArray[np.int64]
 SUFFIX = ".npz"
@@ -69,14 +72,14 @@ class Index:
         return cls(on_circle(given) if normalized else given, tuple(names), normalized, **more)
 
     @classmethod
-    def made_by(cls, embedder: Embedder, embedded: Embedded, *, stamp: str = "") -> Index:
+    def made_by(cls, model: Model, embedded: Embedded, *, stamp: str = "") -> Index:
         """Index what a network made of pictures."""
         return cls.of(
             embedded.vectors,
             embedded.names,
-            normalized=embedder.normalized,
-            identity=embedder.identity,
-            network=embedder.name,
+            normalized=model.normalized,
+            identity=model.identity,
+            network=model.name,
             stamp=stamp,
         )
 
@@ -129,8 +132,8 @@ class Index:
         return path
 
     @classmethod
-    def load(cls, path: str | Path, *, embedder: Embedder | None = None) -> Index:
-        """Read an index; one that was made by another network than `embedder` is refused."""
+    def load(cls, path: str | Path, *, model: Model | None = None) -> Index:
+        """Read an index; one that was made by another network than `model` is refused."""
         path = Path(path)
         if not path.is_file():
             raise InputError(f"There is no index '{path}': make one first, or check the path.")
@@ -150,9 +153,9 @@ class Index:
             raise InputError(f"'{path}' is no index that can be read: remove it, and it is made anew.") from error
         if not whole:
             raise InputError(f"'{path}' is no index that can be read: remove it, and it is made anew.")
-        if embedder is not None and index.identity != embedder.identity:
+        if model is not None and index.identity != model.identity:
             raise InputError(
-                f"'{path}' was made by another network ({index.network}) than {embedder.name}: remove it, or give"
+                f"'{path}' was made by another network ({index.network}) than {model.name}: remove it, or give"
                 " the network that made it."
             )
         return index
@@ -183,7 +186,7 @@ class Gallery:
 
 
 def open_gallery(
-    folder: Path, files: Sequence[Path], embedder: Embedder, *, cache: Path | None = None, progress: Progress = silent
+    folder: Path, files: Sequence[Path], model: Model, *, cache: Path | None = None, progress: Progress = silent
 ) -> Gallery:
     """Embed the files of a folder, or take the index at `cache` if it is of the same files.
 
@@ -195,13 +198,13 @@ def open_gallery(
         raise ImageError(f"'{folder}' holds no images: give a folder with pictures to compare with.")
     stamp = _stamp(named)
     if cache is not None and cache.is_file():
-        index = Index.load(cache, embedder=embedder)
+        index = Index.load(cache, model=model)
         if index.stamp == stamp:
             return Gallery(index, named)
-    embedded = embedder.embed([Sample(file, name=name) for name, file in named.items()], progress=progress)
+    embedded = embed(model, [Sample(file, name=name) for name, file in named.items()], progress=progress)
     if not len(embedded):
         raise InputError(f"None of the {len(named)} pictures in '{folder}' can be read: {embedded.bad[0].message}")
-    index = Index.made_by(embedder, embedded, stamp=stamp)
+    index = Index.made_by(model, embedded, stamp=stamp)
     if cache is not None and not embedded.bad:  # a file that is mended is to be seen the next time
         index.save(cache)
     return Gallery(index, named, embedded.bad)

@@ -24,10 +24,9 @@ from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.attention_filter import AttentionFilter
-from ..networks.model import CatalogueEntry
-from ..networks.subject import Subject
+from ..networks.model import Model
 from ..objectives.output import Similarity
-from .embed import Embedder, Vectors, on_circle
+from .embed import Vectors, on_circle
 from .index import Gallery
 
 
@@ -90,7 +89,7 @@ class Matches:
 
 
 def match(
-    embedder: Embedder,
+    model: Model,
     query: Path,
     gallery: Gallery,
     *,
@@ -105,11 +104,8 @@ def match(
     """
     if top < 1:
         raise InputError(f"{top} neighbours were asked for: give 1 or more.")
-    subject = Subject(
-        CatalogueEntry(embedder.name, embedder.network, embedder.preprocess), layer, device=embedder.device
-    )
     image = open_image(query)
-    with subject.run([subject.tensor(image)]) as recording:
+    with model.run([model.prepare(image).input], layer=layer) as recording:
         head = recording.head
         raw = recording.output.float().cpu().numpy()
         places, scores = _neighbours(gallery, query, raw, top)
@@ -117,15 +113,15 @@ def match(
         targets = gallery.index.vectors[places] - centre
         of_query = [_seen(head, target)[0] for target in targets]
         images = [open_image(gallery.file(place)) for place in places]
-        back = (on_circle(raw) if embedder.normalized else raw)[0] - centre
-        of_neighbours = _seen(subject.run([subject.tensor(one) for one in images]).head, back)
+        back = (on_circle(raw) if model.normalized else raw)[0] - centre
+        of_neighbours = _seen(model.run([model.prepare(one).input for one in images], layer=layer).head, back)
         pairs = tuple(
             Pair(
                 rank=number + 1,
                 file=gallery.file(place),
                 name=gallery.index.names[place],
                 score=score,
-                view=subject.view(images[number]),
+                view=model.view(images[number]),
                 of_query=of_query[number],
                 of_neighbour=of_neighbours[number],
             )
@@ -137,7 +133,7 @@ def match(
             ours, theirs = (gallery.index.vectors[places[rank - 1]] for rank in ranks)
             found = Contrast(*ranks, _seen(head, ours - theirs)[0])
     layer_name = str(head.layer.name)
-    return Matches(query, subject.view(image), pairs, found, embedder.name, layer_name, embedder.normalized)
+    return Matches(query, model.view(image), pairs, found, model.name, layer_name, model.normalized)
 
 
 def _neighbours(gallery: Gallery, query: Path, raw: Vectors, top: int) -> tuple[list[int], list[float]]:

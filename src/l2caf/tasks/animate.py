@@ -14,8 +14,9 @@ from ..errors import InputError, MethodError
 from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.attention_filter import AttentionFilter
-from ..networks.subject import Subject
+from ..networks.model import Model
 from ..objectives.classes import ClassSpecific
+from ..recording.inputs import Select
 from ..rendering.animation import convergence_frames, save_gif
 from ..rendering.style import Style
 from ..solution import Outcome
@@ -54,19 +55,22 @@ class Film:
 
 
 def film(
-    subject: Subject,
+    model: Model,
     image: Image.Image,
     *,
     of_class: int | None = None,
     frames: int = 40,
     steps: int = 1000,
     seed: int = 0,
+    layer: str | None = None,
+    select: Select = None,
 ) -> Film:
     """Follow gradient descent from a random filter; class-oblivious, or specific to a class."""
     if frames < 2 or steps < 2:
         raise InputError(f"{frames} frames of {steps} steps show no motion: give at least 2 of each.")
     objective = None if of_class is None else ClassSpecific(of_class)
-    with subject.run([subject.tensor(image)]) as recording:
+    ready = model.prepare(image)
+    with model.run([ready.input], layer=layer, select=select) as recording:
         heatmap = _descended(recording.head, objective, frames=frames, steps=steps, seed=seed)
         best = AttentionFilter(objective).on(recording.head)
     path, losses = _path(heatmap)
@@ -76,12 +80,12 @@ def film(
         heatmap.weights[0].flatten().double(), best.weights[0].flatten().double(), dim=0
     )
     return Film(
-        view=subject.view(image),
+        view=ready.view,
         maps=maps.cpu().float().numpy(),
         losses=losses,
         steps=shown,
         layer=heatmap.layer,
-        about="class-oblivious" if of_class is None else subject.class_name(of_class),
+        about="class-oblivious" if of_class is None else model.class_name(of_class),
         outcome=str(heatmap.solution.outcome[0]),
         taken=int(heatmap.solution.steps[0]),
         agreement=float(cosine),

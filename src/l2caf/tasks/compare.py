@@ -12,7 +12,9 @@ from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..methods.method import Method
 from ..methods.table import METHODS
-from ..networks.subject import Prediction, Subject, probabilities
+from ..networks.class_names import Prediction, probabilities
+from ..networks.model import Model
+from ..recording.inputs import Select
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
 from .explain import photograph_title
@@ -55,14 +57,22 @@ class Comparison:
         )
 
 
-def compare(subject: Subject, image: Image.Image, *, of_class: int | None = None) -> Comparison:
+def compare(
+    model: Model,
+    image: Image.Image,
+    *,
+    of_class: int | None = None,
+    layer: str | None = None,
+    select: Select = None,
+) -> Comparison:
     """Ask every method about one photograph; the network itself runs once.
 
     The class-specific methods are asked about `of_class`, or about the best class.
     """
-    with subject.run([subject.tensor(image)]) as recording:
+    ready = model.prepare(image)
+    with model.run([ready.input], layer=layer, select=select) as recording:
         head, output = recording.head, recording.output
-        prediction = subject.predictions(output)[0]
+        prediction = model.predictions(output)[0]
         contestants = tuple(
             _asked(METHODS[key].title, METHODS[key].make(classes=of_class), head)
             for key in METHODS.default_in("compare")
@@ -70,9 +80,8 @@ def compare(subject: Subject, image: Image.Image, *, of_class: int | None = None
     chosen = of_class if of_class is not None else prediction.index if prediction else None
     about = None
     if chosen is not None and output.ndim == 2:
-        about = Prediction(chosen, subject.class_name(chosen), float(probabilities(output)[0, chosen]))
-    layer = str(head.layer)
-    return Comparison(subject.view(image), contestants, prediction, about, layer, subject.entry.name)
+        about = Prediction(chosen, model.class_name(chosen), float(probabilities(output)[0, chosen]))
+    return Comparison(ready.view, contestants, prediction, about, str(head.layer), model.name)
 
 
 def _asked(title: str, method: Method, head: Head) -> Contestant:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from ..images import save_picture
-from ..networks.subject import Subject, percent
+from ..networks.class_names import percent
+from ..networks.model import Model
 from ..rendering.grid import grid
 from ..rendering.style import Style
 from .animate import film
@@ -32,21 +33,21 @@ class Exhibit:
     measured: dict[str, float]
 
 
-def exhibits(subject: Subject, folder: Path) -> list[Callable[[], Exhibit]]:
+def exhibits(model: Model, folder: Path) -> list[Callable[[], Exhibit]]:
     """The pictures, each made when it is called; together they tell the story in order."""
     return [
-        lambda: where_it_looked(subject, folder / "1-where-it-looked.png"),
-        lambda: each_its_own(subject, folder / "2-two-objects.png"),
-        lambda: for_and_against(subject, folder / "3-for-and-against.png"),
-        lambda: all_methods(subject, folder / "4-methods.png"),
-        lambda: layer_by_layer(subject, folder / "5-layers.png"),
-        lambda: slow_motion(subject, folder / "6-slow-motion.gif"),
+        lambda: where_it_looked(model, folder / "1-where-it-looked.png"),
+        lambda: each_its_own(model, folder / "2-two-objects.png"),
+        lambda: for_and_against(model, folder / "3-for-and-against.png"),
+        lambda: all_methods(model, folder / "4-methods.png"),
+        lambda: layer_by_layer(model, folder / "5-layers.png"),
+        lambda: slow_motion(model, folder / "6-slow-motion.gif"),
     ]
 
 
-def where_it_looked(subject: Subject, path: Path) -> Exhibit:
+def where_it_looked(model: Model, path: Path) -> Exhibit:
     """Several photographs, class-oblivious."""
-    found = [explain_image(subject, sample(name), Question().as_method()) for name in SAMPLES]
+    found = [explain_image(model, sample(name), Question().as_method()) for name in SAMPLES]
     picture = grid(
         [[one.view for one in found], [Style().draw(one.view, one.maps[0].heat) for one in found]],
         column_titles=[str(one.prediction) for one in found],
@@ -59,9 +60,9 @@ def where_it_looked(subject: Subject, path: Path) -> Exhibit:
     return Exhibit(path, f"where the network looked in {len(found)} photographs, no class named", {})
 
 
-def each_its_own(subject: Subject, path: Path) -> Exhibit:
+def each_its_own(model: Model, path: Path) -> Exhibit:
     """Two objects in one picture: the map of each class lies on its own object."""
-    rows = [_about_both(subject, Question(classes=_indices(subject), published=form)) for form in (False, True)]
+    rows = [_about_both(model, Question(classes=_indices(model), published=form)) for form in (False, True)]
     shares = [[half_share(one.heat, right=right) for right, one in enumerate(row.maps)] for row in rows]
     measured = {
         f"share of {name} on its own half{form}": share
@@ -87,9 +88,9 @@ def each_its_own(subject: Subject, path: Path) -> Exhibit:
     return Exhibit(path, f"two objects: the maps of {CLASSES[0]} and {CLASSES[1]}, each on its own", measured)
 
 
-def for_and_against(subject: Subject, path: Path) -> Exhibit:
+def for_and_against(model: Model, path: Path) -> Exhibit:
     """The same two classes, with what speaks against them."""
-    found = _about_both(subject, Question(classes=_indices(subject)), signed=True)
+    found = _about_both(model, Question(classes=_indices(model)), signed=True)
     style = Style(signed=True)
     picture = grid(
         [[found.view, *(style.draw(found.view, one.heat) for one in found.maps)]],
@@ -102,19 +103,17 @@ def for_and_against(subject: Subject, path: Path) -> Exhibit:
     return Exhibit(path, "what speaks for each class (warm) and against it (cool)", {})
 
 
-def all_methods(subject: Subject, path: Path) -> Exhibit:
+def all_methods(model: Model, path: Path) -> Exhibit:
     """Every method on the two objects."""
-    seen_whole = replace(subject, whole=True)
-    comparison = compare(seen_whole, two_objects(), of_class=subject.class_index(CLASSES[1]))
+    comparison = compare(model.whole(), two_objects(), of_class=model.class_index(CLASSES[1]))
     save_picture(comparison.sheet(Style(), heading="Other methods, other filters", cell_height=224), path)
     return Exhibit(path, f"L2-CAF beside CAM, Grad-CAM and other filters, asked about {CLASSES[1]}", {})
 
 
-def layer_by_layer(subject: Subject, path: Path) -> Exhibit:
+def layer_by_layer(model: Model, path: Path) -> Exhibit:
     """The same question, put to earlier layers."""
     image = sample("cup")
-    asked = [replace(subject, layer=layer or None, whole=True) for layer in DEPTHS]
-    found = [explain_image(one, image, Question().as_method()) for one in asked]
+    found = [explain_image(model.whole(), image, Question().as_method(), layer=layer or None) for layer in DEPTHS]
     picture = grid(
         [[found[0].view, *(Style().draw(one.view, one.maps[0].heat) for one in found)]],
         titles=[["photograph", *DEPTHS.values()]],
@@ -126,9 +125,9 @@ def layer_by_layer(subject: Subject, path: Path) -> Exhibit:
     return Exhibit(path, "the same photograph at earlier layers", {})
 
 
-def slow_motion(subject: Subject, path: Path) -> Exhibit:
+def slow_motion(model: Model, path: Path) -> Exhibit:
     """The filter on its way from a random start."""
-    shown = film(replace(subject, whole=True), two_objects(), of_class=subject.class_index(CLASSES[0]))
+    shown = film(model.whole(), two_objects(), of_class=model.class_index(CLASSES[0]))
     shown.save(path, Style())
     return Exhibit(
         path,
@@ -144,9 +143,9 @@ def half_share(heat: npt.NDArray[np.float32], *, right: bool | int) -> float:
     return float(half.sum() / max(energy.sum(), 1e-300))
 
 
-def _indices(subject: Subject) -> list[int]:
-    return [subject.class_index(name) for name in CLASSES]
+def _indices(model: Model) -> list[int]:
+    return [model.class_index(name) for name in CLASSES]
 
 
-def _about_both(subject: Subject, question: Question, *, signed: bool = False) -> Explained:
-    return explain_image(replace(subject, whole=True), two_objects(), question.as_method(), signed=signed)
+def _about_both(model: Model, question: Question, *, signed: bool = False) -> Explained:
+    return explain_image(model.whole(), two_objects(), question.as_method(), signed=signed)

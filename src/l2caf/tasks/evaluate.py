@@ -75,10 +75,10 @@ def run_retrieval(
 ) -> dict[str, Any]:
     """The same by the retrieval protocol; `paper` are the paper's rows to stand beside ours."""
     settings = {"protocol": "retrieval", "dataset": names.dataset, "part": part, "network": names.network}
-    settings |= {"identity": trial.embedder.identity, "view": names.view}
+    settings |= {"identity": trial.model.identity, "view": names.view}
     file = evaluate(dataset, trial, out, settings=settings, size=size, workers=workers, watch=watch)
     rows = list(file.rows())
-    gallery = Gallery.of(rows, normalized=trial.embedder.normalized)
+    gallery = Gallery.of(rows, normalized=trial.model.normalized)
     tables = retrieval_tables(rows, gallery, trial.methods)
     results = {**settings, **summarise_retrieval(gallery, tables, trial.thresholds, threshold=THRESHOLD)}
     results["bad"] = {row["image"]: row["error"] for row in rows if "error" in row}
@@ -88,7 +88,7 @@ def run_retrieval(
         "network": names.network,
         "data": f"{names.dataset} ({part})",
         "view": names.view,
-        "compared": "by cosine" if trial.embedder.normalized else "by distance",
+        "compared": "by cosine" if trial.model.normalized else "by distance",
     }
     title = f"{names.network} on {names.dataset}: what does it retrieve, and where does it look?"
     telling = _gallery(tables, dataset, trial) if tables else {}

@@ -16,7 +16,10 @@ from ..errors import ClassError, InputError, L2cafError, MethodError
 from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.method import Method
-from ..networks.subject import Prediction, Subject, probabilities
+from ..networks.class_names import Prediction, probabilities
+from ..networks.model import Model
+from ..preprocessing import Prepared
+from ..recording.inputs import Select
 from ..rendering.style import Style, box_of
 
 
@@ -58,17 +61,32 @@ class Failed:
 @dataclass(frozen=True)
 class _Ready:
     file: Path | None
-    view: Image.Image
-    tensor: Tensor
+    prepared: Prepared
 
 
-def explain_image(subject: Subject, image: Image.Image, method: Method, *, signed: bool = False) -> Explained:
+def explain_image(
+    model: Model,
+    image: Image.Image,
+    method: Method,
+    *,
+    layer: str | None = None,
+    select: Select = None,
+    signed: bool = False,
+) -> Explained:
     """Explain one photograph."""
-    return _explained(subject, [_Ready(None, subject.view(image), subject.tensor(image))], method, signed=signed)[0]
+    asked = _Asked(model, method, layer, select, signed)
+    return asked.explained([_Ready(None, model.prepare(image))])[0]
 
 
 def explain_files(
-    subject: Subject, files: Sequence[Path], method: Method, *, batch: int = 16, signed: bool = False
+    model: Model,
+    files: Sequence[Path],
+    method: Method,
+    *,
+    layer: str | None = None,
+    select: Select = None,
+    batch: int = 16,
+    signed: bool = False,
 ) -> Iterator[Explained | Failed]:
     """Explain files, in batches; one that fails does not hold up the rest.
 
@@ -77,16 +95,17 @@ def explain_files(
     """
     if batch < 1:
         raise InputError(f"A batch of {batch} holds no photograph: give 1 or more.")
+    asked = _Asked(model, method, layer, select, signed)
     waiting: list[_Ready] = []
     some_went_well = False
     for file in [*files, None]:
-        ready = _prepared(subject, file) if file is not None else None
+        ready = _prepared(model, file) if file is not None else None
         if isinstance(ready, Failed):
             yield ready
             continue
         full = len(waiting) == batch
-        if waiting and (ready is None or full or waiting[0].tensor.shape != ready.tensor.shape):
-            answers = _answered(subject, waiting, method, signed=signed)
+        if waiting and (ready is None or full or waiting[0].prepared.input.shape != ready.prepared.input.shape):
+            answers = asked.answered(waiting)
             some_went_well = some_went_well or any(isinstance(answer, Explained) for answer in answers)
             first = answers[0]
             if not some_went_well and isinstance(first, Failed) and isinstance(first.error, MethodError):
@@ -97,55 +116,64 @@ def explain_files(
             waiting.append(ready)
 
 
-def _prepared(subject: Subject, file: Path) -> _Ready | Failed:
+def _prepared(model: Model, file: Path) -> _Ready | Failed:
     try:
-        image = open_image(file)
-        return _Ready(file, subject.view(image), subject.tensor(image))
+        return _Ready(file, model.prepare(open_image(file)))
     except InputError as error:
         return Failed(file, error)
 
 
-def _answered(subject: Subject, batch: list[_Ready], method: Method, *, signed: bool) -> list[Explained | Failed]:
-    try:
-        return [*_explained(subject, batch, method, signed=signed)]
-    except (InputError, MethodError) as error:
-        if isinstance(error, ClassError):
-            raise
-        if len(batch) == 1:
-            return [Failed(batch[0].file or Path(), error)]
-    # The fault may be with one of them alone.
-    return [answer for one in batch for answer in _answered(subject, [one], method, signed=signed)]
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of every batch."""
+
+    model: Model
+    method: Method
+    layer: str | None
+    select: Select
+    signed: bool
+
+    def answered(self, batch: list[_Ready]) -> list[Explained | Failed]:
+        try:
+            return [*self.explained(batch)]
+        except (InputError, MethodError) as error:
+            if isinstance(error, ClassError):
+                raise
+            if len(batch) == 1:
+                return [Failed(batch[0].file or Path(), error)]
+        # The fault may be with one of them alone.
+        return [answer for one in batch for answer in self.answered([one])]
+
+    def explained(self, batch: list[_Ready]) -> list[Explained]:
+        inputs = [ready.prepared.input for ready in batch]
+        with self.model.run(inputs, layer=self.layer, select=self.select) as recording:
+            heatmap = self.method.on(recording.head)
+            output = recording.output
+        predictions = self.model.predictions(output)
+        solution = heatmap.solution
+        return [
+            Explained(
+                view=ready.prepared.view,
+                maps=_maps_of(self.model, heatmap, output, index, signed=self.signed),
+                prediction=predictions[index],
+                layer=heatmap.layer,
+                solver=solution.solver if solution else "",
+                reason=solution.reason if solution else "",
+                endpoint=solution.endpoint if solution else "",
+                file=ready.file,
+            )
+            for index, ready in enumerate(batch)
+        ]
 
 
-def _explained(subject: Subject, batch: list[_Ready], method: Method, *, signed: bool) -> list[Explained]:
-    with subject.run([ready.tensor for ready in batch]) as recording:
-        heatmap = method.on(recording.head)
-        output = recording.output
-    predictions = subject.predictions(output)
-    solution = heatmap.solution
-    return [
-        Explained(
-            view=ready.view,
-            maps=_maps_of(subject, heatmap, output, index, signed=signed),
-            prediction=predictions[index],
-            layer=heatmap.layer,
-            solver=solution.solver if solution else "",
-            reason=solution.reason if solution else "",
-            endpoint=solution.endpoint if solution else "",
-            file=ready.file,
-        )
-        for index, ready in enumerate(batch)
-    ]
-
-
-def _maps_of(subject: Subject, heatmap: Heatmap, output: Tensor, index: int, *, signed: bool) -> tuple[Map, ...]:
+def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, *, signed: bool) -> tuple[Map, ...]:
     """The maps of one sample, each with its class and its share of the solution."""
     heats = (heatmap.signed if signed else heatmap.maps)[index].cpu().float().numpy()
     heats = heats.reshape(-1, *heats.shape[-2:])
     about: list[Prediction | None] = [None] * len(heats)
     if heatmap.classes is not None:
         chances = probabilities(output)[index]
-        about = [Prediction(int(c), subject.class_name(int(c)), float(chances[int(c)])) for c in heatmap.classes[index]]
+        about = [Prediction(int(c), model.class_name(int(c)), float(chances[int(c)])) for c in heatmap.classes[index]]
     if heatmap.solution is None:
         return tuple(Map(heat, who, box=box_of(heat)) for heat, who in zip(heats, about, strict=True))
     solution = heatmap.solution

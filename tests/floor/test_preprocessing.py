@@ -10,9 +10,8 @@ import torch
 from PIL import Image
 
 from l2caf.datasets import Sample, open_sample
-from l2caf.datasets.views import View
 from l2caf.errors import DatasetError, InputError
-from l2caf.preprocessing import OwnPreprocessing, Preprocessing
+from l2caf.preprocessing import OwnPreprocessing, Preprocessing, WholePreprocessing, viewed
 
 RED, BLACK = (255, 0, 0), (0, 0, 0)
 
@@ -91,40 +90,60 @@ def test_the_mapped_box_lies_on_the_object(size: tuple[int, int], kind: str, pre
     box = (round(0.45 * width), round(0.2 * height), round(0.6 * width), round(0.8 * height))
     if kind == "crop" and width > 2 * height:
         box = (round(0.49 * width), box[1], round(0.51 * width), box[3])
-    seen = View(kind, preprocessing)(marked(size, box), [box])
-    assert seen.boxes[0] == pytest.approx(red_box(seen.picture), abs=1.01)
+    image = marked(size, box)
+    seen = viewed(preprocessing, kind).prepare(image)
+    assert seen.crop.to_input([box])[0] == pytest.approx(red_box(seen.view), abs=1.01)
+    rows, columns = seen.crop.rows, seen.crop.columns
+    visible = np.clip(box, [columns.start, rows.start] * 2, [columns.stop, rows.stop] * 2)
+    assert seen.crop.to_image(seen.crop.to_input([box]))[0] == pytest.approx(visible, abs=1e-6 * max(size))
 
 
 @pytest.mark.parametrize("kind", ["crop", "squash"])
-def test_tensor_and_picture_are_those_of_the_preprocessing(kind: str) -> None:
+def test_array_tensor_and_picture_are_one(kind: str) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     image = Image.fromarray(noise)
-    view = View(kind, Preprocessing())
-    seen = view(image)
-    assert torch.equal(seen.tensor, view.preprocessing(image))
-    assert seen.picture.tobytes() == view.preprocessing.view(image).tobytes()
-    assert seen.boxes.shape == (0, 4)
-    if kind == "crop":
-        assert torch.equal(seen.tensor, Preprocessing()(image))
+    prepare = viewed(Preprocessing(), kind)
+    seen = prepare.prepare(image)
+    assert seen.input.dtype == np.float32
+    assert torch.equal(torch.from_numpy(seen.input), prepare(image))
+    assert seen.view.tobytes() == prepare.view(image).tobytes()
+    assert seen.crop.image_size == (60, 90)
+    assert seen.crop.to_input([]).shape == (0, 4)
+    assert (kind == "crop") == torch.equal(prepare(image), Preprocessing()(image))
 
 
 def test_the_whole_image_is_the_whole_input_when_squashed() -> None:
-    view = View("squash", Preprocessing())
-    assert view(Image.new("RGB", (500, 375)), [[0, 0, 500, 375]]).boxes.tolist() == [[0, 0, 224, 224]]
-    assert view.input_size == (224, 224)
+    crop = viewed(Preprocessing(), "squash").crop(Image.new("RGB", (500, 375)))
+    assert crop.to_input([[0, 0, 500, 375]]).tolist() == [[0, 0, 224, 224]]
+    assert crop.to_image([[0, 0, 224, 224]]).tolist() == [[0, 0, 500, 375]]
+
+
+def test_the_whole_photograph_keeps_its_proportions() -> None:
+    image = Image.new("RGB", (640, 320))
+    seen = WholePreprocessing(Preprocessing()).prepare(image)
+    assert seen.input.shape == (3, 224, 448)
+    assert seen.crop.to_image([[0, 0, 448, 224]]).tolist() == [[0, 0, 640, 320]]
 
 
 def test_boxes_beside_the_crop_are_kept_as_empty_ones() -> None:
-    boxes = View("crop", Preprocessing())(Image.new("RGB", (900, 300)), [[0, 0, 50, 50], [400, 100, 500, 200]]).boxes
+    crop = Preprocessing().crop(Image.new("RGB", (900, 300)))
+    boxes = crop.to_input([[0, 0, 50, 50], [400, 100, 500, 200]])
     assert boxes.shape == (2, 4)
     assert boxes[0, 0] == boxes[0, 2]
     assert (boxes[1, 2:] > boxes[1, :2]).all()
 
 
+def test_a_box_on_the_frame_around_a_small_image_comes_from_nowhere_on_it() -> None:
+    crop = Preprocessing(input_size=(240, 240), resize_size=(192, 192)).crop(Image.new("RGB", (300, 300)))
+    boxes = crop.to_image([[0, 0, 20, 240], [0, 0, 120, 240]])
+    assert boxes[0, 0] == boxes[0, 2] == 0
+    assert boxes[1].tolist() == [0, 0, 150, 300]
+
+
 def test_unknown_views_and_preprocessings() -> None:
     with pytest.raises(InputError, match="no view 'zoom': take one of crop, squash"):
-        View("zoom", Preprocessing())
+        viewed(Preprocessing(), "zoom")
     with pytest.raises(InputError, match="a preprocessing function of one's own"):
-        View("crop", OwnPreprocessing(lambda image: torch.zeros(3, 8, 8)))
+        viewed(OwnPreprocessing(lambda image: torch.zeros(3, 8, 8)))
     with pytest.raises(InputError, match="give \\(n, 4\\)"):
-        View("crop", Preprocessing())(Image.new("RGB", (9, 9)), [[1, 2, 3]])
+        Preprocessing().crop(Image.new("RGB", (9, 9))).to_input([[1, 2, 3]])
