@@ -12,8 +12,7 @@ from ..tasks.question import Question, check_classes
 from . import options, terminal
 
 if TYPE_CHECKING:
-    from ..tasks.explain import Explained, Failed
-    from ..tasks.outputs import Written
+    from ..tasks.explained import Explained, Failed, Written
 
 SHOWN = 100  # rows of the closing table; a folder of thousands would bury the summary
 
@@ -104,8 +103,8 @@ def command(
     model = options.model(network, weights, device=device, whole=whole)
     question = Question(**asked, classes=[model.class_index(text) for text in classes or []])
 
-    from ..tasks.explain import Failed, explain_files
-    from ..tasks.outputs import Writer
+    from ..tasks.explained import Failed, Writer
+    from ..tasks.photographs import explain_files
 
     writer = Writer(out, files, question, style, bare=bare, npy=npy)
     written: list[Written] = []

@@ -17,7 +17,7 @@ from ..networks.model import Model
 from ..recording.inputs import Select
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
-from .explain import photograph_title
+from .explained import photograph_title
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from ..rendering.grid import grid
 from ..rendering.style import Style
 from .animate import film
 from .compare import compare
-from .explain import Explained, explain_image
+from .explained import Explained
+from .photographs import explain_image
 from .question import Question
 from .samples import SAMPLES, sample, two_objects
 

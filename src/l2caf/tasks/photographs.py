@@ -1,18 +1,16 @@
-"""Photographs in, explained photographs out: in batches, and whatever is wrong with some of them."""
+"""Photographs through a network: in batches, and whatever is wrong with some of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 from PIL import Image
 from torch import Tensor
 
-from ..errors import ClassError, InputError, L2cafError, MethodError
+from ..errors import ClassError, InputError, MethodError
 from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.method import Method
@@ -20,42 +18,8 @@ from ..networks.class_names import Prediction, probabilities
 from ..networks.model import Model
 from ..preprocessing import Prepared
 from ..recording.inputs import Select
-from ..rendering.style import Style, box_of
-
-
-@dataclass(frozen=True)
-class Map:
-    """One map of one photograph, and how it was found."""
-
-    heat: npt.NDArray[np.float32] = field(repr=False)  # at the size of the network's input
-    about: Prediction | None = None  # the class it is about; None where it is about the whole output
-    outcome: str = ""
-    loss: float | None = None
-    steps: int = 0
-    evaluations: int = 0
-    box: tuple[int, int, int, int] | None = None  # around the hottest region, in pixels of the network's input
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A photograph as the network saw it, with its maps."""
-
-    view: Image.Image = field(repr=False)
-    maps: tuple[Map, ...]
-    prediction: Prediction | None
-    layer: str
-    solver: str = ""
-    reason: str = ""
-    endpoint: str = ""
-    file: Path | None = None
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A photograph that could not be explained, and the sentence that says why."""
-
-    file: Path
-    error: L2cafError
+from ..rendering.style import box_of
+from .explained import Explained, Failed, Map
 
 
 @dataclass(frozen=True)
@@ -188,34 +152,3 @@ def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, *, sign
             heats, about, outcomes, losses, steps, evaluations, strict=True
         )
     )
-
-
-def sheet(explained: Explained, style: Style, *, heading: str, caption: str = "") -> Image.Image:
-    """The photograph and its maps side by side, with titles."""
-    from ..rendering.grid import grid
-
-    cells = [explained.view, *(style.draw(explained.view, one.heat) for one in explained.maps)]
-    titles = [photograph_title(explained.prediction), *(title_of(one) for one in explained.maps)]
-    across = 2 if len(cells) == 2 else 3 if len(cells) in (3, 5, 6, 9) else 4
-    starts = range(0, len(cells), across)
-    return grid(
-        [cells[start : start + across] for start in starts],
-        titles=[titles[start : start + across] for start in starts],
-        heading=heading,
-        caption=caption,
-        cell_height=448 if len(cells) <= 2 else 336,
-    )
-
-
-def photograph_title(prediction: Prediction | None) -> str:
-    """What the network takes the photograph for."""
-    return f"seen as {prediction}" if prediction else "photograph"
-
-
-def title_of(one: Map) -> str:
-    """What a map is about, and a warning where it shows nothing."""
-    if one.outcome == "uninformative":
-        return "uninformative: no place matters more than another"
-    if one.outcome == "non_finite":
-        return "no map: the network gave NaN or infinity"
-    return str(one.about) if one.about else "where it looked"
