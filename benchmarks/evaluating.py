@@ -12,9 +12,12 @@ from torch import nn
 from l2caf import datasets
 from l2caf.datasets.dataset import Dataset, Sample
 from l2caf.datasets.loading import batches
-from l2caf.evaluation.localization import Trial, evaluate
+from l2caf.evaluation.localization import Localization
+from l2caf.evaluation.measurements import THRESHOLDS
 from l2caf.networks.catalogue import load
-from l2caf.preprocessing import Preprocessing, viewed
+from l2caf.networks.model import Model
+from l2caf.preprocessing import Preprocessing
+from l2caf.runs.executor import run
 
 from .measuring import Row, side_by_side
 from .memory import now_and_peak
@@ -49,22 +52,21 @@ def _made(root: Path, *, size: tuple[int, int], count: int) -> Dataset:
 
 def _cost(dataset: Dataset) -> Row:
     model = load()
-    view = viewed(model.preprocess)
-    trial = Trial(model.network, METHODS, view, labels_are_classes=True)
+    built = Localization(METHODS).on(model)
 
     def classify() -> None:
-        for batch in batches(dataset.samples, view, 16):
+        for batch in batches(dataset.samples, built.view, 16):
             with torch.inference_mode():
                 model.network(model.batch(batch.inputs)).topk(5)
 
     def measure() -> None:
-        for batch in batches(dataset.samples, view, 16):
-            trial.measure(batch)
+        for batch in batches(dataset.samples, built.view, 16):
+            built.rows(batch)
 
     times = side_by_side({"classify": classify, "measure": measure}, rounds=7, warm_up=1)
     ratio = times.ratio("measure", "classify")
     return Row(
-        f"{', '.join(METHODS)} together, sweep of {len(trial.thresholds)} thresholds ÷ decoding and classifying",
+        f"{', '.join(METHODS)} together, sweep of {len(THRESHOLDS)} thresholds ÷ decoding and classifying",
         f"{ratio:.2f} ({times.spread('measure', 'classify')})",
         "≤ 1.50",
         ratio <= 1.5,
@@ -94,16 +96,16 @@ def _memory(root: Path, *, count: int = 10_000) -> Row:
         for number in range(count)
     )
     view = Preprocessing(input_size=(64, 64)).squashed()
-    trial = Trial(_Small().eval(), METHODS, view, labels_are_classes=True)
+    built = Localization(METHODS).on(Model("small", _Small().eval(), view))
     held: dict[int, int] = {}
 
-    def watch(done: int, _: int, __: object) -> None:
+    def watch(stage: str, done: int, total: int | None, numbers: object = None) -> None:
         if done >= count // 10 and "early" not in marks:
             marks["early"] = now_and_peak()[0]
         held[0] = now_and_peak()[0]
 
     marks: dict[str, int] = {}
-    evaluate(Dataset("made", samples), trial, root / "out", settings={}, size=50, watch=watch)
+    run(built, samples, root / "out", size=50, progress=watch)
     growth = (held[0] - marks["early"]) / 1024
     return Row(
         f"growth of memory from the {count // 10:,}th to the {count:,}th image",

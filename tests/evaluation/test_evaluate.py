@@ -11,62 +11,23 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from l2caf import datasets
+import squares
 from l2caf.cli.app import run
 from l2caf.errors import FileError, InputError
-from l2caf.evaluation.localization import THRESHOLD, THRESHOLDS, Trial
-from l2caf.evaluation.scores import summarise, tables_of
-from l2caf.preprocessing import Preprocessing, viewed
-from l2caf.runs.rows import RowFile
-from l2caf.tasks.evaluate import Names, run_evaluation
-
-# A network whose map is the brightness of the picture: a bright square is found where it is.
-BUILDER = """
-import torch
-from torch import nn
-from l2caf.preprocessing import Preprocessing
-
-class Bright(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.pool = nn.AvgPool2d(8)
-        self.mean = nn.AdaptiveAvgPool2d(1)
-        self.scores = nn.Linear(3, 6)
-        torch.manual_seed(0)
-        with torch.no_grad():
-            self.scores.weight.copy_(torch.rand(6, 3) * 0.1)
-            self.scores.bias.zero_()
-            for index in range(3):
-                self.scores.weight[index, index] = 1.0
-    def forward(self, x):
-        return self.scores(self.mean(self.pool(x)).flatten(1))
-
-def build():
-    size = (64, 64)
-    return Bright(), Preprocessing(input_size=size, resize_size=size, mean=(0, 0, 0), std=(1, 1, 1), fit="squash")
-"""
+from l2caf.evaluation.localization import Localization, LocalizationResult, summarise
+from l2caf.evaluation.measurements import THRESHOLDS, Mapped, Measurement, Overlap, row_of
+from l2caf.evaluation.scores import tables_of
+from l2caf.retrieval.embed import ImageVector
+from l2caf.runs.rows import RowFile, Unusable
+from l2caf.tasks.evaluate import EvaluationRequest, evaluate
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Forty pictures with one bright square each, in the colour of its class, and a manifest of their boxes."""
-    folder = tmp_path_factory.mktemp("made")
-    generator = np.random.default_rng(0)
-    lines = ["file,label,x0,y0,x1,y1"]
-    for number in range(40):
-        pixels = np.zeros((64, 64, 3), dtype=np.uint8)
-        x0, y0 = 8 * generator.integers(0, 5, 2)
-        label = number % 3
-        pixels[y0 : y0 + 24, x0 : x0 + 24, label] = 255
-        Image.fromarray(pixels).save(folder / f"{number:02}.png")
-        lines.append(f"{number:02}.png,{label},{x0},{y0},{x0 + 24},{y0 + 24}")
-    (folder / "boxes.csv").write_text("\n".join(lines) + "\n")
-    (folder / "bright.py").write_text(BUILDER)
-    return folder
+    return squares.folder(tmp_path_factory.mktemp("made"))
 
 
 def _arguments(made: Path, out: Path, *more: str) -> list[str]:
@@ -155,7 +116,7 @@ def test_killed_five_times_it_leaves_the_same_rows(made: Path, tmp_path: Path) -
             file.write('{"image":"00.png","meth')  # as if the machine had died in the middle of a line
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     finally:
-        (made / "bright.py").write_text(BUILDER)
+        (made / "bright.py").write_text(squares.BUILDER)
     assert sorted((cut / "rows.jsonl").read_bytes().splitlines()) == sorted(
         (whole / "rows.jsonl").read_bytes().splitlines()
     )
@@ -234,33 +195,44 @@ def test_a_row_file_drops_what_was_cut_off(tmp_path: Path) -> None:
 
 def test_rows_without_boxes_leave_nothing_to_measure() -> None:
     with pytest.raises(InputError, match="nothing to measure"):
-        tables_of([{"image": "x", "method": "l2caf", "label": None, "top": [1]}], ["l2caf"])
+        tables_of([Mapped("x", "l2caf", None, (1,))], ["l2caf"])
 
 
 def test_a_scripted_table_gives_known_scores() -> None:
     rows = [
-        {
-            "image": str(number),
-            "method": "l2caf",
-            "label": 1,
-            "top": [1, 2] if number < 2 else [2, 1],
-            "iou": [0.9 if number % 2 else 0.1] * len(THRESHOLDS),
-            "best_iou": [0.6] * len(THRESHOLDS),
-            "pointed": number == 0,
-            "foreground": 0.5,
-        }
+        Mapped(
+            image=str(number),
+            method="l2caf",
+            label=1,
+            top=(1, 2) if number < 2 else (2, 1),
+            overlap=Overlap(
+                iou=(0.9 if number % 2 else 0.1,) * len(THRESHOLDS),
+                best_iou=(0.6,) * len(THRESHOLDS),
+                pointed=number == 0,
+                foreground=0.5,
+            ),
+        ).as_dict()
         for number in range(4)
     ]
-    tables, bad = tables_of(rows, ["l2caf"])
-    scores = summarise(tables, THRESHOLDS, threshold=THRESHOLD)["methods"]["l2caf"]
-    assert bad == {}
-    assert [scores[key]["value"] for key in ("loc_top1", "loc_top5", "gt_known", "pointing")] == [
-        25,
-        50,
-        50,
-        25,
-    ]
-    assert scores["max_box_acc_v2"]["value"] == pytest.approx(100 * 2 / 3, abs=1e-3)
+    work = Localization(("l2caf",))
+    result, _ = summarise([*rows, {"image": "x", "error": "gone"}], work, dataset="made", network="none")
+    scores = result.comparison.methods["l2caf"].measures
+    assert result.bad == {"x": "gone"}
+    assert [scores[key].value for key in ("loc_top1", "loc_top5", "gt_known", "pointing")] == [25, 50, 50, 25]
+    assert scores["max_box_acc_v2"].value == pytest.approx(100 * 2 / 3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Unusable("a.png", "it is empty"),
+        ImageVector("a.png", 3, (0.5, -1.0)),
+        Mapped("a.png", "cam"),
+        Mapped("a.png", "cam", None, (2, 1), "global", Overlap((0.5,), (0.6,), True, 0.25)),
+    ],
+)
+def test_rows_come_back_as_they_were(row: Measurement) -> None:
+    assert row_of(json.loads(json.dumps(row.as_dict()))) == row
 
 
 DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -269,19 +241,17 @@ DATA = Path(os.environ.get("L2CAF_DATA", Path(__file__).parents[3] / "shared" / 
 @pytest.mark.dataset
 @pytest.mark.skipif(not (DATA / "imagenet-val").is_dir(), reason="the labelled photographs are not here")
 def test_localisation_on_real_photographs(tmp_path: Path) -> None:
-    from l2caf.networks.catalogue import load
-
-    entry = load()
-    dataset = datasets.read("imagenet", DATA / "imagenet-val").limit(48)
-    assert isinstance(entry.preprocess, Preprocessing)
-    trial = Trial(
-        entry.network,
-        ("l2caf", "l2caf-class", "gradcam"),
-        viewed(entry.preprocess),
-        labels_are_classes=True,
+    request = EvaluationRequest(
+        "imagenet",
+        DATA / "imagenet-val",
+        tmp_path,
+        "efficientnet_lite0",
+        methods=("l2caf", "l2caf-class", "gradcam"),
+        limit=48,
     )
-    results = run_evaluation(dataset, trial, tmp_path, names=Names("ImageNet", entry.name, "crop"))
-    assert results["classification"]["top1"]["value"] > 55
-    for scores in results["methods"].values():
-        assert scores["gt_known"]["value"] > 45
-        assert scores["pointing"]["value"] > 70
+    result = evaluate(request).result
+    assert isinstance(result, LocalizationResult)
+    assert result.classification["top1"].value > 55
+    for scores in result.comparison.methods.values():
+        assert scores.measures["gt_known"].value > 45
+        assert scores.measures["pointing"].value > 70

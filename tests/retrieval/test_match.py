@@ -18,6 +18,7 @@ from l2caf.images import image_files
 from l2caf.networks.catalogue import load
 from l2caf.networks.embedding import EmbeddingConfig, EmbeddingNetwork, save_embedding
 from l2caf.networks.model import Model
+from l2caf.retrieval.embed import Embedding
 from l2caf.retrieval.index import Gallery, open_gallery
 from l2caf.retrieval.match import match
 
@@ -43,7 +44,7 @@ def _model(made: Path, function: str = "build") -> Model:
 
 
 def _gallery(made: Path, model: Model) -> Gallery:
-    return open_gallery(made / "gallery", image_files(made / "gallery"), model)
+    return open_gallery(made / "gallery", image_files(made / "gallery"), Embedding().on(model))
 
 
 def _share(heat: NDArray[np.float32], corner: tuple[int, int], size: int = 16) -> float:
@@ -90,7 +91,7 @@ def test_the_filter_is_each_positions_part_of_the_similarity(tmp_path: Path, nor
 
     prepare = Preprocessing(input_size=(64, 64), resize_size=(64, 64), fit="squash")
     model = Model("small", network, prepare, embedding=True, normalized=normalized)
-    gallery = open_gallery(tmp_path, image_files(tmp_path), model)
+    gallery = open_gallery(tmp_path, image_files(tmp_path), Embedding().on(model))
     found = match(model, tmp_path / "0.png", gallery, top=3, contrast=(1, 2))
     assert "0.png" not in [pair.name for pair in found.pairs]
     places = {name: place for place, name in enumerate(gallery.index.names)}
@@ -117,7 +118,7 @@ class TestGalleries:
     def test_of_one_picture(self, made: Path, tmp_path: Path) -> None:
         patches(tmp_path / "one.png", ((40, 0), RED))
         model = _model(made)
-        gallery = open_gallery(tmp_path, image_files(tmp_path), model)
+        gallery = open_gallery(tmp_path, image_files(tmp_path), Embedding().on(model))
         found = match(model, made / "query.png", gallery, top=5)
         assert len(found.pairs) == 1
         assert found.contrast is None
@@ -127,15 +128,15 @@ class TestGalleries:
         query = patches(tmp_path / "one.png", ((40, 0), RED))
         model = _model(made)
         with pytest.raises(InputError, match="nothing but"):
-            match(model, query, open_gallery(tmp_path, [query], model))
+            match(model, query, open_gallery(tmp_path, [query], Embedding().on(model)))
 
     def test_empty_or_unreadable(self, made: Path, tmp_path: Path) -> None:
         model = _model(made)
         with pytest.raises(ImageError, match="no images"):
-            open_gallery(tmp_path, [], model)
+            open_gallery(tmp_path, [], Embedding().on(model))
         (tmp_path / "bad.png").write_bytes(b"no picture")
         with pytest.raises(InputError, match="None of the 1 pictures"):
-            open_gallery(tmp_path, [tmp_path / "bad.png"], model)
+            open_gallery(tmp_path, [tmp_path / "bad.png"], Embedding().on(model))
 
     def test_the_index_is_kept_until_a_file_changes(self, made: Path, tmp_path: Path) -> None:
         model, cache = _model(made), tmp_path / "cache.npz"
@@ -145,7 +146,7 @@ class TestGalleries:
 
         def opened() -> Gallery:
             files, tell = image_files(folder), lambda stage, done, *_: calls.append(done)
-            return open_gallery(folder, files, model, cache=cache, progress=tell)
+            return open_gallery(folder, files, Embedding().on(model), cache=cache, progress=tell)
 
         first = opened()
         assert calls == [1]
@@ -160,8 +161,9 @@ class TestGalleries:
             raise Cancelled(stage)
 
         cache = tmp_path / "cache.npz"
+        files, spec = image_files(made / "gallery"), Embedding().on(_model(made))
         with pytest.raises(Cancelled, match="embedding"):
-            open_gallery(made / "gallery", image_files(made / "gallery"), _model(made), cache=cache, progress=stop)
+            open_gallery(made / "gallery", files, spec, cache=cache, progress=stop)
         assert not cache.exists()
 
 

@@ -18,11 +18,12 @@ from l2caf.cli.app import run
 from l2caf.datasets.dataset import Sample
 from l2caf.datasets.splits import part_of
 from l2caf.errors import InputError, OutputError
+from l2caf.evaluation.published import retrieval_rows
 from l2caf.networks.catalogue import load
 from l2caf.networks.embedding import EmbeddingNetwork
 from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
-from l2caf.retrieval.embed import embed, vectors_of
+from l2caf.retrieval.embed import Embedding, embed, vectors_of
 from l2caf.retrieval.index import Index
 from l2caf.retrieval.scores import RANKS, clusters, contingency, mutual_information, nmi, recalled, retrieve
 
@@ -115,7 +116,7 @@ class TestIndex:
         samples = [Sample(_picture(tmp_path / f"{shade}.png", shade), name=str(shade)) for shade in (0, 90, 250)]
         name = colours_file(tmp_path)
         mine, other = (load(f"{name}:{function}").as_embedding() for function in ("build", "other"))
-        path = Index.made_by(mine, embed(mine, samples)).save(tmp_path / "index")
+        path = Index.made_by(mine, embed(Embedding().on(mine), samples)).save(tmp_path / "index")
         assert len(Index.load(path, model=mine)) == 3
         with pytest.raises(InputError, match="another network"):
             Index.load(path, model=other)
@@ -166,7 +167,7 @@ class TestEmbed:
         (tmp_path / "bad.png").write_bytes(b"no picture")
         samples = [Sample(_picture(tmp_path / f"{shade}.png", shade), name=str(shade)) for shade in (40, 90, 250)]
         samples.insert(1, Sample(tmp_path / "bad.png", name="bad"))
-        embedded = embed(model, samples, size=2)
+        embedded = embed(Embedding().on(model), samples, size=2)
         assert embedded.names == ("40", "90", "250")
         assert embedded.vectors.shape == (3, 4)
         assert embedded.vectors[:, 0] == pytest.approx(np.array([40, 90, 250]) / 255, abs=1e-6)
@@ -180,7 +181,8 @@ class TestEmbed:
             def forward(self, images: torch.Tensor) -> torch.Tensor:
                 return 1 / images.mean(dim=(2, 3))
 
-        found = embed(Model("divides", Divides(), model.preprocess, embedding=True), samples)
+        divides = Model("divides", Divides(), model.preprocess, embedding=True)
+        found = embed(Embedding().on(divides), samples)
         assert found.names == ("255",)
         assert "NaN or infinity" in found.bad[0].message
 
@@ -319,12 +321,10 @@ class TestProtocol:
         assert "another network" in capsys.readouterr().err
 
     def test_the_paper_stands_beside_it(self) -> None:
-        from l2caf.reports.retrieval import published_rows
-
-        rows = published_rows("cars", "npair")
-        assert [row["loc"] for row in rows if row["backbone"] == "ResNet-50"] == [32.42, 61.62, 67.35]
-        assert len(published_rows("cub")) == 12
-        assert published_rows("folder") == []
+        rows = retrieval_rows("cars", "npair")
+        assert [row.loc for row in rows if row.backbone == "ResNet-50"] == [32.42, 61.62, 67.35]
+        assert len(retrieval_rows("cub")) == 12
+        assert retrieval_rows("folder") == ()
 
 
 def test_vanilla_grad_cam_of_an_embedding_is_that_of_pytorch_grad_cam() -> None:

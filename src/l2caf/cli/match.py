@@ -81,13 +81,14 @@ def command(
 
     from ..files import write_whole
     from ..images import save_picture
+    from ..retrieval.embed import Embedding
     from ..retrieval.index import CACHE, open_gallery
     from ..retrieval.match import match
     from ..tasks.match import sheet
 
     model = options.model(network, weights, device=device).as_embedding()
     with terminal.bar("embedding", len(files)) as progress:
-        found = open_gallery(gallery, files, model, cache=out / CACHE, progress=progress)
+        found = open_gallery(gallery, files, Embedding().on(model), cache=out / CACHE, progress=progress)
     for bad in found.bad:
         terminal.warn(bad.message)
     with terminal.working("explaining"):

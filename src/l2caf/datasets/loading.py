@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -56,6 +57,19 @@ class Batch:
     def __len__(self) -> int:
         return len(self.indices)
 
+    def part(self, start: int, stop: int) -> Batch:
+        """Some of them; what could not be read is no part of it."""
+        cut = slice(start, stop)
+        return Batch(
+            self.indices[cut],
+            self.names[cut],
+            self.labels[cut],
+            self.inputs[cut],
+            self.boxes[cut],
+            self.pictures[cut],
+            bad=(),
+        )
+
 
 def batches(
     samples: Sequence[Sample],
@@ -72,28 +86,40 @@ def batches(
     stops the threads; 0 workers read without any. None is one a processor, four at most.
     """
     if size < 1:
-        raise InputError(f"Batches of {size} images were asked for: give 1 or more.")
+        raise InputError(f"Batches of {size} images were asked for: give 1 or more.", field="batch")
+    stretches = [samples[start : start + size] for start in range(0, len(samples), size)]
+    return read_ahead(stretches, preprocess, workers=workers, pictures=pictures)
+
+
+def read_ahead(
+    stretches: Sequence[Sequence[Sample]],
+    preprocess: Preprocess,
+    *,
+    workers: int | None = None,
+    pictures: bool = False,
+) -> Generator[Batch, None, None]:
+    """The same for stretches of samples that were cut already: one batch for each."""
     if workers is not None and workers < 0:
         raise InputError(f"{workers} workers were asked for: give 0 or more.")
     count = min(4, os.cpu_count() or 1) if workers is None else workers
-    return _batches(samples, preprocess, size, workers=count, pictures=pictures)
+    return _batches(stretches, preprocess, workers=count, pictures=pictures)
 
 
 def _batches(
-    samples: Sequence[Sample], preprocess: Preprocess, size: int, *, workers: int, pictures: bool
-) -> Iterator[Batch]:
-    results = _in_background(samples, preprocess, size=size, workers=workers, pictures=pictures)
-    try:
-        for start in range(0, len(samples), size):
-            stretch = samples[start : start + size]
+    stretches: Sequence[Sequence[Sample]], preprocess: Preprocess, *, workers: int, pictures: bool
+) -> Generator[Batch, None, None]:
+    samples = [sample for stretch in stretches for sample in stretch]
+    size = max((len(stretch) for stretch in stretches), default=0)
+    start = 0
+    with closing(_in_background(samples, preprocess, size=size, workers=workers, pictures=pictures)) as results:
+        for stretch in stretches:
             yield _batch(start, stretch, list(islice(results, len(stretch))), size=preprocess.input_size)
-    finally:
-        results.close()  # type: ignore[attr-defined]
+            start += len(stretch)
 
 
 def _in_background(
     samples: Sequence[Sample], preprocess: Preprocess, *, size: int, workers: int, pictures: bool
-) -> Iterator[_Loaded | str]:
+) -> Generator[_Loaded | str, None, None]:
     if workers == 0:
         yield from (_load(sample, preprocess, pictures) for sample in samples)
         return

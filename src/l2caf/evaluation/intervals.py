@@ -35,6 +35,13 @@ class Interval:
         """Whether a difference is told apart from none."""
         return self.low > 0 or self.high < 0
 
+    def in_percent(self) -> Interval:
+        """The same of shares, in per cent with four digits."""
+        return Interval(*(round(100 * number, 4) for number in (self.value, self.low, self.high)))
+
+    def as_dict(self) -> dict[str, float]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
     def __str__(self) -> str:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 

@@ -1,77 +1,167 @@
 """Weakly supervised localisation: how well the maps of several methods find the objects of a labelled data set.
 
-The network runs once an image for all methods together. A class-specific method is asked about the image's own label:
-the box of the prediction that is right is what the paper's top-1 and top-5 localisation look at, so one map a method
+The network runs once per batch for all methods together. A class-specific method is asked about the image's own label:
+the box of the prediction that is right is what the paper's top-1 and top-5 localisation look at, so one map per method
 serves them and the GT-known measures alike. Where the labels are not classes of the network (birds under an
 ImageNet network), it is asked about the network's own first choice, and only GT-known measures are given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import torch
-from torch import nn
+import numpy as np
 
 from ..datasets.loading import Batch
 from ..errors import InputError
 from ..heatmap import Heatmap
 from ..methods.table import METHODS
-from ..preprocessing import Preprocessing
-from ..recorder import record
-from ..runs.rows import Row
-from .protocol import THRESHOLD, THRESHOLDS, localisation_rows, maps_of, outcome_of
+from ..networks.model import Model
+from ..preprocessing import Preprocess, viewed
+from ..runs.rows import Row, Unusable
+from .intervals import Interval, mean_interval
+from .measurements import (
+    THRESHOLD,
+    THRESHOLDS,
+    Mapped,
+    MapWork,
+    maps_of,
+    outcome_of,
+    overlaps_of,
+    row_of,
+)
+from .metrics import classified
+from .scores import Comparison, MethodTable, compare, tables_of
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What is evaluated: methods on a network's layer, over a view of the images, at a sweep of thresholds."""
+class Localization(MapWork):
+    """What is measured: methods on a layer, over a view of the images, at a sweep of thresholds.
 
-    network: nn.Module
+    labels_are_classes   whether the labels number the network's outputs
+    """
+
+    key: ClassVar[str] = "localisation"
+    stage: ClassVar[str] = "measuring"
+
     methods: tuple[str, ...]
-    view: Preprocessing
-    labels_are_classes: bool
+    view: str = "crop"
+    labels_are_classes: bool = True
     layer: str | None = None
     thresholds: tuple[float, ...] = THRESHOLDS
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        METHODS.checked(self.methods)
+        object.__setattr__(self, "methods", METHODS.checked(self.methods))
+        object.__setattr__(self, "thresholds", tuple(self.thresholds))
         if THRESHOLD not in self.thresholds:
             raise InputError(f"The thresholds must contain {THRESHOLD}, at which top-1 localisation is measured.")
 
-    def measure(self, batch: Batch) -> list[Row]:
-        """Return one row an image and method, and one a file that could not be read."""
-        rows: list[Row] = [{"image": bad.name, "error": bad.message} for bad in batch.bad]
-        return [*rows, *self._measured(batch)] if len(batch) else rows
+    def seen_by(self, model: Model) -> Preprocess:
+        """The view that is asked for, at the network's input size."""
+        return viewed(model.preprocess, self.view)
 
-    def explained(self, batch: Batch) -> tuple[list[list[int]], list[int | None], list[Heatmap]]:
-        """Run the network once; return its best classes and the labels, an image, and the heatmap of each method."""
-        with record(self.network, torch.from_numpy(batch.inputs).to(self.device), layer=self.layer) as recording:
+    def measure(self, model: Model, batch: Batch) -> list[Mapped]:
+        """One row per image and method."""
+        top, labels, heatmaps = self._explained(model, batch)
+        maps = maps_of(heatmaps)
+        rows = []
+        for index, name in enumerate(batch.names):
+            overlaps = overlaps_of(maps[:, index], batch.boxes[index], self.thresholds)
+            rows += [
+                Mapped(name, method, labels[index], tuple(top[index]), outcome_of(heatmap, index), overlap)
+                for method, heatmap, overlap in zip(self.methods, heatmaps, overlaps, strict=True)
+            ]
+        return rows
+
+    def heatmaps(self, model: Model, batch: Batch) -> list[Heatmap]:
+        """The heatmap of each method."""
+        return self._explained(model, batch)[2]
+
+    def counted(self, row: Row) -> tuple[str, bool] | None:
+        """Count an image that is located, and classified where its label is a class of the network."""
+        found = row_of(row)
+        if not isinstance(found, Mapped) or found.overlap is None or found.top is None:
+            return None
+        known = found.label is None or found.label == found.top[0]
+        return found.method, known and found.overlap.iou[self.thresholds.index(THRESHOLD)] >= 0.5
+
+    def _explained(self, model: Model, batch: Batch) -> tuple[list[list[int]], list[int | None], list[Heatmap]]:
+        """Run the network once: its best classes and the labels, per image, and the heatmap of each method."""
+        with model.run(batch.inputs, layer=self.layer) as recording:
             scores = recording.output
             if scores.ndim != 2:
-                raise InputError("Localisation is measured on networks that give one row of scores an image.")
+                raise InputError("Localisation is measured on networks that give one row of scores per image.")
             top = scores.topk(min(5, scores.shape[1]), dim=1).indices.tolist()
             labels = [label if self.labels_are_classes else None for label in batch.labels]
             classes = [best[0] if label is None else label for label, best in zip(labels, top, strict=True)]
             return top, labels, [METHODS[name].make(each=classes).on(recording.head) for name in self.methods]
 
-    def heatmaps(self, batch: Batch) -> list[Heatmap]:
-        """Return the heatmap of each method."""
-        return self.explained(batch)[2]
 
-    def is_right(self, row: Row) -> bool:
-        """Tell whether an image is located, and classified where its label is a class of the network."""
-        known = row["label"] is None or row["label"] == row["top"][0]
-        return bool(known and row["iou"][self.thresholds.index(THRESHOLD)] >= 0.5)
+@dataclass(frozen=True)
+class LocalizationResult:
+    """All scores, in per cent with 95 % intervals.
 
-    def _measured(self, batch: Batch) -> list[Row]:
-        top, labels, heatmaps = self.explained(batch)
-        maps = maps_of(heatmaps)
-        rows: list[Row] = []
-        for index, name in enumerate(batch.names):
-            found = localisation_rows(maps[:, index], batch.boxes[index], self.thresholds)
-            for number, method in enumerate(self.methods):
-                row: Row = {"image": name, "method": method, "label": labels[index], "top": top[index]}
-                rows.append({**row, **outcome_of(heatmaps[number], index), **found[number]})
-        return rows
+    classification   top-1 and top-5, where the labels are classes of the network
+    bad              the files that could not be used, with the reasons
+    published        the name of the paper's table that stands beside ours, where one does
+    """
+
+    dataset: str
+    network: str
+    view: str
+    classification: Mapping[str, Interval]
+    comparison: Comparison
+    bad: Mapping[str, str]
+    published: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "network": self.network,
+            "view": self.view,
+            "images": self.comparison.images,
+            "threshold": self.comparison.threshold,
+            "thresholds": list(self.comparison.thresholds),
+            "classification": {key: score.as_dict() for key, score in self.classification.items()},
+            **self.comparison.as_dict(),
+            "bad": dict(self.bad),
+            "published": self.published,
+        }
+
+
+def summarise(
+    rows: Iterable[Row], work: Localization, *, dataset: str, network: str, published: str | None = None
+) -> tuple[LocalizationResult, dict[str, MethodTable]]:
+    """Sum up the rows of a run; the tables tell which images are worth a look."""
+    found = [row_of(row) for row in rows]
+    tables = tables_of((row for row in found if isinstance(row, Mapped)), work.methods)
+    first = tables[work.methods[0]]
+    result = LocalizationResult(
+        dataset=dataset,
+        network=network,
+        view=work.view,
+        classification=_classification(first),
+        comparison=compare(
+            tables, work.thresholds, threshold=THRESHOLD, measures=_measures(first), images=len(first.images)
+        ),
+        bad={row.image: row.error for row in found if isinstance(row, Unusable)},
+        published=published,
+    )
+    return result, tables
+
+
+def _classification(table: MethodTable) -> dict[str, Interval]:
+    if not table.labelled:
+        return {}
+    labels = np.array(table.labels)
+    return {
+        f"top{top}": mean_interval(classified(table.top, labels, top=top)).in_percent()
+        for top in (1, 5)
+        if top <= table.top.shape[1]
+    }
+
+
+def _measures(table: MethodTable) -> Sequence[str]:
+    return ("loc_top1", "loc_top5", "gt_known", "pointing") if table.labelled else ("gt_known", "pointing")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..runs.rows import Row
 from .box_accuracy import V1_NEEDED, V2_NEEDED, box_accuracy, box_accuracy_interval
 from .intervals import Interval, mean_interval, paired_difference
-from .metrics import classified, foreground_histogram, localised, located
+from .measurements import Mapped, Overlap
+from .metrics import foreground_histogram, localised, located
 
 BEYOND_HALF = float(np.nextafter(0.5, 1))  # retrieval asks for an IoU above one half, classification for at least that
 MEASURES = {
@@ -28,7 +28,7 @@ MEASURES = {
 
 
 @dataclass(frozen=True)
-class Table:
+class MethodTable:
     """The rows of one method as arrays, images in one order for all methods."""
 
     images: list[str]
@@ -55,97 +55,135 @@ class Table:
         return localised(self.top, np.array(self.labels), self.iou[:, threshold], top=top)
 
 
-def tables_of(rows: Iterable[Row], methods: Sequence[str]) -> tuple[dict[str, Table], dict[str, str]]:
-    """Sort rows into one table a method, and name the files that could not be read with the reason."""
-    bad: dict[str, str] = {}
-    sorted_rows: dict[str, dict[str, Row]] = {method: {} for method in methods}
+@dataclass(frozen=True)
+class MethodScores:
+    """One method: its measures by key, and the share of boxes with IoU >= 0.5 at each threshold; in per cent."""
+
+    measures: Mapping[str, Interval]
+    curve: tuple[float, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**{key: score.as_dict() for key, score in self.measures.items()}, "curve": list(self.curve)}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One measure of one method less that of another on the same images, in points."""
+
+    ours: str
+    theirs: str
+    measure: str
+    points: Interval
+    told_apart: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        pair = {"ours": self.ours, "theirs": self.theirs, "measure": self.measure}
+        return {**pair, **self.points.as_dict(), "told_apart": self.told_apart}
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """How much of the images the boxes cover: a histogram over the share of the image."""
+
+    share_of_images: tuple[float, ...]
+    edges: tuple[float, ...]
+
+    def as_dict(self) -> dict[str, list[float]]:
+        return {"share_of_images": list(self.share_of_images), "edges": list(self.edges)}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The methods on the same images: their scores, the difference of every two, and how large the objects are.
+
+    images      how many were measured; those without a box count here and in no score
+    threshold   at which the measures cut a map, but for those that choose among the `thresholds`
+    """
+
+    images: int
+    threshold: float
+    thresholds: tuple[float, ...]
+    methods: Mapping[str, MethodScores]
+    differences: tuple[Difference, ...] = ()
+    foreground: Foreground | None = None
+
+    @property
+    def measures(self) -> list[str]:
+        """The measures that were taken, in their usual order."""
+        first = next(iter(self.methods.values()))
+        return [measure for measure in MEASURES if measure in first.measures]
+
+    def as_dict(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "methods": {name: scores.as_dict() for name, scores in self.methods.items()},
+            "differences": [difference.as_dict() for difference in self.differences],
+        }
+        return document if self.foreground is None else {**document, "foreground": self.foreground.as_dict()}
+
+
+def tables_of(rows: Iterable[Mapped], methods: Sequence[str]) -> dict[str, MethodTable]:
+    """Sort the rows of images with a box into one table per method."""
+    found: dict[str, dict[str, tuple[Mapped, Overlap]]] = {method: {} for method in methods}
     for row in rows:
-        if "error" in row:
-            bad[row["image"]] = row["error"]
-        elif "iou" in row:
-            sorted_rows[row["method"]][row["image"]] = row
-    images = sorted(sorted_rows[methods[0]])
+        if row.overlap is not None:
+            found[row.method][row.image] = row, row.overlap
+    images = sorted(found[methods[0]])
     if not images:
         raise InputError("No image with a box could be read, so there is nothing to measure.")
-    return {method: _table([found[image] for image in images]) for method, found in sorted_rows.items()}, bad
+    return {method: _table([several[image] for image in images]) for method, several in found.items()}
 
 
-def _table(rows: list[Row]) -> Table:
-    return Table(
-        images=[row["image"] for row in rows],
-        labels=[row["label"] for row in rows],
-        top=np.array([row["top"] for row in rows]),
-        iou=np.array([row["iou"] for row in rows]),
-        best_iou=np.array([row["best_iou"] for row in rows]),
-        pointed=np.array([row["pointed"] for row in rows]),
-        foreground=np.array([row["foreground"] for row in rows]),
+def _table(rows: Sequence[tuple[Mapped, Overlap]]) -> MethodTable:
+    return MethodTable(
+        images=[row.image for row, _ in rows],
+        labels=[row.label for row, _ in rows],
+        top=np.array([row.top for row, _ in rows]),
+        iou=np.array([overlap.iou for _, overlap in rows]),
+        best_iou=np.array([overlap.best_iou for _, overlap in rows]),
+        pointed=np.array([overlap.pointed for _, overlap in rows]),
+        foreground=np.array([overlap.foreground for _, overlap in rows]),
     )
 
 
-def summarise(tables: dict[str, Table], thresholds: Sequence[float], *, threshold: float) -> dict[str, Any]:
-    """Return all scores, in per cent with 95 % intervals, as plain data."""
+def compare(
+    tables: Mapping[str, MethodTable],
+    thresholds: Sequence[float],
+    *,
+    threshold: float,
+    measures: Sequence[str],
+    images: int,
+) -> Comparison:
+    """Score every method, and every two against one another, in per cent with 95 % intervals."""
     place = list(thresholds).index(threshold)
-    first = next(iter(tables.values()))
-    results: dict[str, Any] = {
-        "images": len(first.images),
-        "threshold": threshold,
-        "thresholds": list(thresholds),
-        "classification": _classification(first),
-        **compared(tables, place, measures=_means(first)),
-    }
-    return results
+    covered = None
+    if tables:
+        counts, edges = foreground_histogram(next(iter(tables.values())).foreground)
+        covered = Foreground(tuple(counts.tolist()), tuple(edges.tolist()))
+    return Comparison(
+        images=images,
+        threshold=threshold,
+        thresholds=tuple(thresholds),
+        methods={name: _scores(table, place, measures) for name, table in tables.items()},
+        differences=_differences(tables, place, measures),
+        foreground=covered,
+    )
 
 
-def compared(tables: dict[str, Table], place: int, *, measures: Sequence[str]) -> dict[str, Any]:
-    """The scores of every method, the difference of every two, and how much of the images the objects cover."""
-    counts, edges = foreground_histogram(next(iter(tables.values())).foreground)
-    return {
-        "methods": {name: _scores(table, place, measures) for name, table in tables.items()},
-        "differences": _differences(tables, place, measures),
-        "foreground": {"share_of_images": counts.tolist(), "edges": edges.tolist()},
-    }
+def _scores(table: MethodTable, place: int, measures: Sequence[str]) -> MethodScores:
+    scores = {measure: mean_interval(table.hits(measure, place)) for measure in measures}
+    scores["max_box_acc"] = box_accuracy_interval(table.iou, needed=V1_NEEDED)
+    scores["max_box_acc_v2"] = box_accuracy_interval(table.best_iou, needed=V2_NEEDED)
+    curve = (100 * box_accuracy(table.iou, needed=V1_NEEDED).curves[0]).round(4).tolist()
+    return MethodScores({measure: score.in_percent() for measure, score in scores.items()}, tuple(curve))
 
 
-def _classification(table: Table) -> dict[str, Any]:
-    if not table.labelled:
-        return {}
-    labels = np.array(table.labels)
-    return {
-        f"top{top}": percent(mean_interval(classified(table.top, labels, top=top)))
-        for top in (1, 5)
-        if top <= table.top.shape[1]
-    }
-
-
-def _means(table: Table) -> list[str]:
-    return ["loc_top1", "loc_top5", "gt_known", "pointing"] if table.labelled else ["gt_known", "pointing"]
-
-
-def _scores(table: Table, place: int, measures: Sequence[str]) -> dict[str, Any]:
-    scores = {measure: percent(mean_interval(table.hits(measure, place))) for measure in measures}
-    scores["max_box_acc"] = percent(box_accuracy_interval(table.iou, needed=V1_NEEDED))
-    scores["max_box_acc_v2"] = percent(box_accuracy_interval(table.best_iou, needed=V2_NEEDED))
-    scores["curve"] = (100 * box_accuracy(table.iou, needed=V1_NEEDED).curves[0]).round(4).tolist()
-    return scores
-
-
-def _differences(tables: dict[str, Table], place: int, measures: Sequence[str]) -> list[dict[str, Any]]:
-    """Compare every two methods on the same images."""
+def _differences(tables: Mapping[str, MethodTable], place: int, measures: Sequence[str]) -> tuple[Difference, ...]:
     names = list(tables)
     found = []
     for number, ours in enumerate(names):
         for theirs in names[number + 1 :]:
             for measure in measures:
                 difference = paired_difference(tables[ours].hits(measure, place), tables[theirs].hits(measure, place))
-                row = {"ours": ours, "theirs": theirs, "measure": measure, **percent(difference)}
-                found.append({**row, "told_apart": difference.excludes_zero})
-    return found
-
-
-def percent(interval: Interval) -> dict[str, float]:
-    """A share as plain data, in per cent."""
-    return {
-        "value": round(100 * interval.value, 4),
-        "low": round(100 * interval.low, 4),
-        "high": round(100 * interval.high, 4),
-    }
+                # Rounding must not decide whether the interval leaves out zero.
+                found.append(Difference(ours, theirs, measure, difference.in_percent(), difference.excludes_zero))
+    return tuple(found)

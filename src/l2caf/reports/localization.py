@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
 
-from ..evaluation.published import published
+from ..evaluation.localization import LocalizationResult
+from ..evaluation.published import localisation_rows
 from .page import shown, table, unread, write_page
 from .sections import curve, differences, histogram, note_on_scores, scores, telling_images
 from .tiles import Tile
@@ -15,7 +15,7 @@ from .tiles import Tile
 
 def write_report(
     path: Path,
-    results: Mapping[str, Any],
+    result: LocalizationResult,
     gallery: Mapping[str, list[Tile]],
     *,
     title: str,
@@ -23,37 +23,35 @@ def write_report(
 ) -> Path:
     """Write the page: scores, differences, the threshold curve, the histogram, and telling images."""
     parts = [
-        unread(results),
+        unread(result.bad),
         "<h2>Scores</h2>",
-        scores(results, _note(results)),
-        _published(results),
+        scores(result.comparison, _note(result)),
+        _published(result),
         "<h2>One method against another, on the same images</h2>",
-        differences(results),
+        differences(result.comparison),
         "<h2>Localisation against the threshold</h2>",
-        curve(results),
+        curve(result.comparison),
         "<h2>How much of the picture the objects cover</h2>",
-        histogram(results),
-        *telling_images(results, gallery),
+        histogram(result.comparison.foreground),
+        *telling_images(result.comparison, gallery),
     ]
     return write_page(path, parts, title=title, settings=settings)
 
 
-def _note(results: Mapping[str, Any]) -> str:
-    classified = results["classification"].items()
+def _note(result: LocalizationResult) -> str:
+    classified = result.classification.items()
     classification = ", ".join(f"{key.replace('top', 'top-')} {shown(value)}" for key, value in classified)
-    note = note_on_scores(results)
+    note = note_on_scores(result.comparison)
     return f"{note} Classification: {classification}." if classification else note
 
 
-def _published(results: Mapping[str, Any]) -> str:
-    if results.get("published") != "table1_imagenet_standard":
+def _published(result: LocalizationResult) -> str:
+    paper = localisation_rows(result.published)
+    if not paper:
         return ""
     rows = [
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
-        for cells in (
-            (f"{row['method']}, {row['backbone']}", row["cls_top1"], row["loc_top1"], row["loc_top5"])
-            for row in published()["table1_imagenet_standard"]["rows"]
-        )
+        for cells in ((f"{row.method}, {row.backbone}", row.cls_top1, row.loc_top1, row.loc_top5) for row in paper)
     ]
     note = "As printed in the paper, on all 50,000 validation images: other networks, so only an orientation."
     return table(["", "classification top-1", "localisation top-1", "top-5"], rows) + f"<p class=note>{note}</p>"

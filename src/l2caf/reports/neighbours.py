@@ -10,8 +10,9 @@ from PIL import Image
 
 from ..datasets.dataset import Dataset
 from ..datasets.loading import batches
-from ..evaluation.protocol import maps_of
-from ..evaluation.retrieval import Gallery, RetrievalTrial
+from ..evaluation.measurements import MapWork, maps_of
+from ..evaluation.retrieval import Neighbourhood
+from ..networks.model import Model
 from ..rendering.overlay import overlay
 from .tiles import embedded
 
@@ -27,21 +28,21 @@ class Strip:
     right: list[bool]
 
 
-def strips(gallery: Gallery, dataset: Dataset, trial: RetrievalTrial) -> list[Strip]:
+def strips(near: Neighbourhood, dataset: Dataset, work: MapWork, model: Model) -> list[Strip]:
     """Draw queries spread over those whose nearest neighbour is of another class, and over those where it is not."""
-    hit = gallery.retrieved.labels[:, 0] == gallery.labels
+    hit = near.retrieved.labels[:, 0] == near.labels
     chosen = [*_spread(np.flatnonzero(~hit), QUERIES // 2), *_spread(np.flatnonzero(hit), QUERIES // 2)]
-    places = {query: [query, *gallery.retrieved.indices[query, :NEIGHBOURS].tolist()] for query in chosen}
-    wanted = {gallery.images[place] for several in places.values() for place in several}
-    drawn = _drawn(wanted, dataset, trial)
+    places = {query: [query, *near.retrieved.indices[query, :NEIGHBOURS].tolist()] for query in chosen}
+    wanted = {near.images[place] for several in places.values() for place in several}
+    drawn = _drawn(wanted, dataset, work, model)
     return [
         Strip(
-            [drawn[gallery.images[place]] for place in several],
-            [dataset.class_name(int(gallery.labels[place])) for place in several],
-            [bool(gallery.labels[place] == gallery.labels[query]) for place in several],
+            [drawn[near.images[place]] for place in several],
+            [dataset.class_name(int(near.labels[place])) for place in several],
+            [bool(near.labels[place] == near.labels[query]) for place in several],
         )
         for query, several in places.items()
-        if all(gallery.images[place] in drawn for place in several)
+        if all(near.images[place] in drawn for place in several)
     ]
 
 
@@ -63,12 +64,12 @@ def _spread(places: np.ndarray, count: int) -> list[int]:
     return [int(places[number * len(places) // taken]) for number in range(taken)]
 
 
-def _drawn(names: set[str], dataset: Dataset, trial: RetrievalTrial) -> dict[str, Image.Image]:
+def _drawn(names: set[str], dataset: Dataset, work: MapWork, model: Model) -> dict[str, Image.Image]:
     samples = [sample for sample in dataset.samples if sample.name in names]
     found: dict[str, Image.Image] = {}
-    for batch in batches(samples, trial.view, 16, pictures=True):
+    for batch in batches(samples, work.seen_by(model), 16, pictures=True):
         if len(batch):
-            maps = maps_of(trial.heatmaps(batch)[:1])[0]
+            maps = maps_of(work.heatmaps(model, batch)[:1])[0]
             found |= {
                 name: overlay(batch.pictures[index], maps[index]).resize((160, 160))
                 for index, name in enumerate(batch.names)

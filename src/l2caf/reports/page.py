@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ..evaluation.intervals import Interval
 from ..files import write_whole
 
 _STYLE = """
@@ -40,14 +41,13 @@ def write_page(path: Path, parts: Iterable[str], *, title: str, settings: Mappin
     return path
 
 
-def shown(score: Mapping[str, float]) -> str:
+def shown(score: Interval) -> str:
     """A score with its interval, as a person reads it."""
-    return f"{score['value']:.1f} ({score['low']:.1f} to {score['high']:.1f})"
+    return f"{score.value:.1f} ({score.low:.1f} to {score.high:.1f})"
 
 
-def unread(results: Mapping[str, Any]) -> str:
+def unread(bad: Mapping[str, str]) -> str:
     """Name the files that could not be read."""
-    bad = results.get("bad", {})
     if not bad:
         return ""
     items = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in bad.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +12,15 @@ from PIL import Image
 
 from ..datasets.dataset import Dataset
 from ..datasets.loading import batches
-from ..evaluation.protocol import THRESHOLD, Trial, maps_of
-from ..evaluation.scores import Table
+from ..evaluation.measurements import THRESHOLD, MapWork, maps_of
+from ..evaluation.scores import MethodTable
 from ..localization import boxes_of
+from ..networks.model import Model
 from ..rendering.marks import Box
 from ..rendering.overlay import overlay
 
 TRUTH, OURS = "#00c853", "#2979ff"  # green and blue
-SHOWN = 6  # images a section
+SHOWN = 6  # images in a section
 FILLING = 0.7  # the share of the picture from which on an object fills it
 
 
@@ -32,7 +33,7 @@ class Tile:
     ious: list[float]
 
 
-def sections(tables: dict[str, Table], place: int) -> dict[str, list[str]]:
+def sections(tables: Mapping[str, MethodTable], place: int) -> dict[str, list[str]]:
     """Choose images by name: where the first method does best and worst, and where the methods disagree most."""
     ious = np.stack([table.iou[:, place] for table in tables.values()])
     first = next(iter(tables.values()))
@@ -47,16 +48,18 @@ def sections(tables: dict[str, Table], place: int) -> dict[str, list[str]]:
     return {title: [images[index] for index in indices] for title, indices in chosen.items()}
 
 
-def tiles(names: Sequence[str], dataset: Dataset, trial: Trial, tables: dict[str, Table]) -> list[Tile]:
+def tiles(
+    names: Sequence[str], dataset: Dataset, work: MapWork, model: Model, tables: Mapping[str, MethodTable]
+) -> list[Tile]:
     """Draw images again: maps are not kept while thousands are measured, and a few are soon made anew."""
     wanted = {name: number for number, name in enumerate(names)}
     samples = sorted((sample for sample in dataset.samples if sample.name in wanted), key=lambda s: wanted[s.name])
-    place = trial.thresholds.index(THRESHOLD)
+    place = work.thresholds.index(THRESHOLD)
     found = []
-    for batch in batches(samples, trial.view, SHOWN, pictures=True):
+    for batch in batches(samples, work.seen_by(model), SHOWN, pictures=True):
         if not len(batch):
             continue
-        maps = maps_of(trial.heatmaps(batch))
+        maps = maps_of(work.heatmaps(model, batch))
         for index, name in enumerate(batch.names):
             pictures = []
             for heat in maps:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..datasets.dataset import Sample
-from ..datasets.loading import Bad, batches
+from ..datasets.loading import Bad, Batch
 from ..errors import OutputError
 from ..progress import Progress, silent
+from ..runs.executor import Executor, rows_of
+from ..runs.rows import Row, Unusable
+from ..runs.spec import RunSpec
+from ..runs.work import Built, Work
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..networks.model import Model
+    from ..preprocessing import Preprocess
 
 Vectors = npt.NDArray[np.float32]
 _NOT_FINITE = "an embedding that holds NaN or infinity; look at the picture, or take another network"
@@ -36,33 +41,72 @@ class Embedded:
         return len(self.names)
 
 
+@dataclass(frozen=True)
+class ImageVector:
+    """One picture as a vector: a row of a run."""
+
+    image: str
+    label: int | None
+    embedding: tuple[float, ...]
+
+    @classmethod
+    def from_dict(cls, row: Row) -> ImageVector:
+        """Read what `as_dict` gave."""
+        return cls(row["image"], row["label"], tuple(row["embedding"]))
+
+    def as_dict(self) -> Row:
+        return {"image": self.image, "label": self.label, "embedding": list(self.embedding)}
+
+
+@dataclass(frozen=True)
+class Embedding(Work):
+    """The work of embedding pictures; it has no settings."""
+
+    key: ClassVar[str] = "embedding"
+    stage: ClassVar[str] = "embedding"
+
+    def seen_by(self, model: Model) -> Preprocess:
+        """As the network's own preprocessing has it."""
+        return model.preprocess
+
+    def measure(self, model: Model, batch: Batch) -> list[ImageVector | Unusable]:
+        """One row per picture; one whose vector is not finite is named with the reason."""
+        vectors = vectors_of(model, batch.inputs).float().cpu().numpy()
+        return [
+            ImageVector(name, label, tuple(vector.tolist()))
+            if np.isfinite(vector).all()
+            else Unusable(name, f"'{name}' has {_NOT_FINITE}.")
+            for name, label, vector in zip(batch.names, batch.labels, vectors, strict=True)
+        ]
+
+    def counted(self, row: Row) -> tuple[str, bool] | None:
+        """There is nothing to score."""
+        return None
+
+
 def embed(
-    model: Model,
+    spec: RunSpec | Built,
     samples: Sequence[Sample],
     *,
     size: int = 32,
-    workers: int | None = None,
+    executor: Executor | None = None,
     progress: Progress = silent,
 ) -> Embedded:
-    """Embed pictures in batches; one that cannot be read or embedded is left out and named with the reason."""
-    parts: list[Vectors] = []
+    """Embed pictures in blocks; one that cannot be read or embedded is left out and named with the reason."""
+    vectors: list[Vectors] = []
     names: list[str] = []
     labels: list[int | None] = []
     bad: list[Bad] = []
-    for number, batch in enumerate(batches(samples, model.preprocess, size, workers=workers), start=1):
-        bad += batch.bad
-        if len(batch):
-            vectors = vectors_of(model, batch.inputs).float().cpu().numpy()
-            finite = np.isfinite(vectors).all(axis=1)
-            bad += [
-                Bad(batch.indices[place], batch.names[place], f"'{batch.names[place]}' has {_NOT_FINITE}.")
-                for place in np.flatnonzero(~finite)
-            ]
-            parts.append(vectors[finite])
-            names += [batch.names[place] for place in np.flatnonzero(finite)]
-            labels += [batch.labels[place] for place in np.flatnonzero(finite)]
-        progress("embedding", min(number * size, len(samples)), len(samples))
-    stacked = np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
+    places = {sample.name: place for place, sample in enumerate(samples)}
+    for row in rows_of(spec, samples, size=size, executor=executor, progress=progress):
+        if "error" in row:
+            bad.append(Bad(places[row["image"]], row["image"], row["error"]))
+            continue
+        found = ImageVector.from_dict(row)
+        vectors.append(np.array(found.embedding, np.float32))
+        names.append(found.image)
+        labels.append(found.label)
+    stacked = np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
     return Embedded(stacked, tuple(names), tuple(labels), tuple(bad))
 
 

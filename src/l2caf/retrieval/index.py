@@ -22,6 +22,9 @@ from ..datasets.loading import Bad
 from ..errors import ExtraError, ImageError, InputError
 from ..files import write_whole
 from ..progress import Progress, silent
+from ..runs.executor import Executor
+from ..runs.spec import RunSpec
+from ..runs.work import Built
 from .embed import Embedded, Vectors, embed, on_circle
 
 if TYPE_CHECKING:
@@ -186,9 +189,15 @@ class Gallery:
 
 
 def open_gallery(
-    folder: Path, files: Sequence[Path], model: Model, *, cache: Path | None = None, progress: Progress = silent
+    folder: Path,
+    files: Sequence[Path],
+    spec: RunSpec | Built,
+    *,
+    cache: Path | None = None,
+    executor: Executor | None = None,
+    progress: Progress = silent,
 ) -> Gallery:
-    """Embed the files of a folder, or take the index at `cache` if it is of the same files.
+    """Embed the files of a folder, as `spec` has it, or take the index at `cache` if it is of the same files.
 
     An index there that was made by another network is refused: to make it anew unasked would cost its owner the old
     one.
@@ -197,11 +206,13 @@ def open_gallery(
     if not named:
         raise ImageError(f"'{folder}' holds no images: give a folder with pictures to compare with.")
     stamp = _stamp(named)
+    model = spec.build().model
     if cache is not None and cache.is_file():
         index = Index.load(cache, model=model)
         if index.stamp == stamp:
             return Gallery(index, named)
-    embedded = embed(model, [Sample(file, name=name) for name, file in named.items()], progress=progress)
+    samples = [Sample(file, name=name) for name, file in named.items()]
+    embedded = embed(spec, samples, executor=executor, progress=progress)
     if not len(embedded):
         raise InputError(f"None of the {len(named)} pictures in '{folder}' can be read: {embedded.bad[0].message}")
     index = Index.made_by(model, embedded, stamp=stamp)

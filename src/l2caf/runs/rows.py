@@ -17,7 +17,19 @@ from ..errors import FileError
 from ..files import write_whole
 
 Row = dict[str, Any]
+"""One line: JSON values by name. Whoever makes rows has a type for them, with `as_dict`."""
 ROWS, SETTINGS = "rows.jsonl", "run.json"
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A file that could not be used, and the reason: the one row that every run knows."""
+
+    image: str
+    error: str
+
+    def as_dict(self) -> Row:
+        return {"image": self.image, "error": self.error}
 
 
 @dataclass(frozen=True)
@@ -33,15 +45,17 @@ class RowFile:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileError(f"{folder} cannot be made ({error.strerror}): choose another place with --out.") from error
+            raise FileError(
+                f"{folder} cannot be made ({error.strerror}): choose another place.", field="out"
+            ) from error
         path = folder / SETTINGS
         if path.exists():
-            there = json.loads(path.read_text())
-            if there != json.loads(json.dumps(settings)):
-                differing = [key for key in settings if there.get(key) != json.loads(json.dumps(settings[key]))]
+            differing = _differing(_read(path), json.loads(json.dumps(settings)))
+            if differing:
                 raise FileError(
-                    f"{folder} holds a run with another {', '.join(differing) or 'setting'}: "
-                    "choose another --out, or remove that folder."
+                    f"{folder} holds a run with another {', '.join(differing)}: choose another place, or remove that"
+                    " folder.",
+                    field="out",
                 )
         else:
             with write_whole(path) as temporary:
@@ -64,6 +78,22 @@ class RowFile:
                 row = json.loads(line)
                 if "block" not in row:
                     yield row
+
+
+def _read(path: Path) -> Row:
+    try:
+        there = json.loads(path.read_text())
+    except (OSError, ValueError):
+        there = None
+    if not isinstance(there, dict):
+        raise FileError(f"{path} cannot be read: choose another place, or remove that folder.", field="out")
+    return there
+
+
+def _differing(there: Row, here: Row) -> list[str]:
+    """The settings that are not the same, in the order in which they are given."""
+    gone = object()
+    return [key for key in dict.fromkeys((*here, *there)) if there.get(key, gone) != here.get(key, gone)]
 
 
 def _drop_what_was_cut_off(path: Path) -> int:

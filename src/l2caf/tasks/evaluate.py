@@ -3,103 +3,171 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import datasets
 from ..datasets.dataset import Dataset
-from ..evaluation.localization import Trial
-from ..evaluation.protocol import THRESHOLD, Watch, evaluate
-from ..evaluation.protocol import Trial as AnyTrial
-from ..evaluation.retrieval import Gallery, RetrievalTrial, retrieval_tables, summarise_retrieval
-from ..evaluation.scores import Table, summarise, tables_of
+from ..datasets.splits import part_of, trained_by
+from ..errors import InputError
+from ..evaluation import localization, retrieval
+from ..evaluation.localization import Localization, LocalizationResult
+from ..evaluation.measurements import THRESHOLD, MapWork
+from ..evaluation.published import localisation_table, retrieval_rows
+from ..evaluation.retrieval import Retrieval, RetrievalResult
+from ..evaluation.scores import MethodTable
 from ..files import write_whole
+from ..methods.table import METHODS
+from ..networks.model import Model
+from ..progress import Progress, silent
 from ..reports.localization import write_report
 from ..reports.neighbours import strips
 from ..reports.retrieval import write_retrieval_report
 from ..reports.tiles import Tile, sections, tiles
+from ..runs.executor import SIZE, Executor, run
+from ..runs.spec import ModelSpec, RunSpec
+from ..table import Entry, Table
 
 RESULTS, REPORT = "results.json", "report.html"
+PROTOCOLS = Table(
+    "protocol",
+    Entry("localisation", "boxes of the maps", "l2caf.tasks.evaluate:localise"),
+    Entry("retrieval", "R@K, NMI and LOC of an embedding", "l2caf.tasks.evaluate:retrieve"),
+)
 
 
 @dataclass(frozen=True)
-class Names:
-    """What the parts of an evaluation are called, for its files and headings."""
+class EvaluationRequest:
+    """What is to be measured.
+
+    dataset, root   a layout by name, and where it lies
+    methods         none: those that the protocol asks unless told otherwise
+    part            of retrieval: which classes or pictures; None for what suits the layout
+    limit           at most so many images, spread over all
+    batch           images at once
+    out             gets the rows, the results and the report
+    """
 
     dataset: str
+    root: Path
+    out: Path
     network: str
-    view: str
-    published: str | None = None  # the paper's table that fits, if one does
+    weights: str | None = None
+    device: str = "auto"
+    layer: str | None = None
+    protocol: str = "localisation"
+    part: str | None = None
+    methods: tuple[str, ...] = ()
+    view: str = "crop"
+    limit: int | None = None
+    batch: int = SIZE
 
 
-def run_evaluation(
-    dataset: Dataset,
-    trial: Trial,
-    out: Path,
-    *,
-    names: Names,
-    size: int = 16,
-    workers: int = 2,
-    watch: Watch | None = None,
-) -> dict[str, Any]:
-    """Measure, sum up and report; return the results as plain data."""
-    settings = {"dataset": names.dataset, "network": names.network, "view": names.view}
-    file = evaluate(dataset, trial, out, settings=settings, size=size, workers=workers, watch=watch)
-    tables, bad = tables_of(file.rows(), trial.methods)
-    results = {**settings, **summarise(tables, trial.thresholds, threshold=THRESHOLD), "bad": bad}
-    results["published"] = names.published
-    _write(out / RESULTS, results)
-    title = f"{names.network} on {names.dataset}: where do its maps lie?"
+@dataclass(frozen=True)
+class Evaluation:
+    """The results, and the page that shows them."""
+
+    result: LocalizationResult | RetrievalResult
+    report: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.result.as_dict()
+
+
+def evaluate(
+    request: EvaluationRequest, *, executor: Executor | None = None, progress: Progress = silent
+) -> Evaluation:
+    """Measure, sum up and report. The same request goes on where a run was cut off or cancelled."""
+    evaluation: Evaluation = PROTOCOLS[request.protocol].load()(request, executor, progress)
+    return evaluation
+
+
+def localise(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
+    """How well the maps find the objects."""
+    if request.part is not None:
+        raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="part")
+    methods = METHODS.checked(request.methods or METHODS.default_in("evaluate"))
+    dataset = datasets.read(request.dataset, request.root).limit(request.limit)
+    named, model = _loaded(request, progress, embedding=False)
+    work = Localization(
+        methods=methods,
+        view=request.view,
+        labels_are_classes=_labels_are_classes(request.dataset, dataset.class_names, model.class_names),
+        layer=request.layer,
+    )
+    spec = RunSpec.of(work, named, loaded=model)
+    file = run(spec, dataset.samples, request.out, size=request.batch, executor=executor, progress=progress)
+    result, tables = localization.summarise(
+        file.rows(),
+        work,
+        dataset=dataset.name,
+        network=model.name,
+        published=localisation_table(request.dataset),
+    )
+    _write(request.out / RESULTS, result.as_dict())
+    title = f"{result.network} on {result.dataset}: where do its maps lie?"
     shown = {
-        "network": names.network,
-        "data": names.dataset,
-        "view": names.view,
-        "images": str(results["images"]),
+        "network": result.network,
+        "data": result.dataset,
+        "view": result.view,
+        "images": str(result.comparison.images),
     }
-    write_report(out / REPORT, results, _gallery(tables, dataset, trial), title=title, settings=shown)
-    return results
+    progress("reporting", 0, None)
+    telling = _telling(tables, dataset, work, model)
+    return Evaluation(result, write_report(request.out / REPORT, result, telling, title=title, settings=shown))
 
 
-def run_retrieval(
-    dataset: Dataset,
-    trial: RetrievalTrial,
-    out: Path,
-    *,
-    names: Names,
-    part: str = "all",
-    paper: Sequence[Mapping[str, Any]] = (),
-    size: int = 16,
-    workers: int = 2,
-    watch: Watch | None = None,
-) -> dict[str, Any]:
-    """The same by the retrieval protocol; `paper` are the paper's rows to stand beside ours."""
-    settings = {"protocol": "retrieval", "dataset": names.dataset, "part": part, "network": names.network}
-    settings |= {"identity": trial.model.identity, "view": names.view}
-    file = evaluate(dataset, trial, out, settings=settings, size=size, workers=workers, watch=watch)
-    rows = list(file.rows())
-    gallery = Gallery.of(rows, normalized=trial.model.normalized)
-    tables = retrieval_tables(rows, gallery, trial.methods)
-    results = {**settings, **summarise_retrieval(gallery, tables, trial.thresholds, threshold=THRESHOLD)}
-    results["bad"] = {row["image"]: row["error"] for row in rows if "error" in row}
-    results["published"] = list(paper)
-    _write(out / RESULTS, results)
+def retrieve(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
+    """What an embedding retrieves, and where it looks."""
+    methods = retrieval.ordered(request.methods or retrieval.DEFAULT_METHODS)
+    dataset, part = part_of(request.dataset, request.root, part=request.part, network=request.network)
+    dataset = dataset.limit(request.limit)
+    named, model = _loaded(request, progress, embedding=True)
+    work = Retrieval(methods=methods, view=request.view, layer=request.layer)
+    spec = RunSpec.of(work, named, loaded=model)
+    file = run(spec, dataset.samples, request.out, size=request.batch, executor=executor, progress=progress)
+    result, tables, near = retrieval.summarise(
+        file.rows(),
+        work,
+        model,
+        dataset=dataset.name,
+        part=part,
+        published=retrieval_rows(request.dataset, trained_by(request.network)) if part == "unseen" else (),
+    )
+    _write(request.out / RESULTS, result.as_dict())
+    title = f"{result.network} on {result.dataset}: what does it retrieve, and where does it look?"
     shown = {
-        "network": names.network,
-        "data": f"{names.dataset} ({part})",
-        "view": names.view,
-        "compared": "by cosine" if trial.model.normalized else "by distance",
+        "network": result.network,
+        "data": f"{result.dataset} ({part})",
+        "view": result.view,
+        "compared": "by cosine" if result.normalized else "by distance",
     }
-    title = f"{names.network} on {names.dataset}: what does it retrieve, and where does it look?"
-    telling = _gallery(tables, dataset, trial) if tables else {}
-    nearest = strips(gallery, dataset, trial)
-    write_retrieval_report(out / REPORT, results, telling, nearest, title=title, settings=shown)
-    return results
+    progress("reporting", 0, None)
+    telling = _telling(tables, dataset, work, model) if tables else {}
+    nearest = strips(near, dataset, work, model)
+    page = write_retrieval_report(request.out / REPORT, result, telling, nearest, title=title, settings=shown)
+    return Evaluation(result, page)
 
 
-def _gallery(tables: dict[str, Table], dataset: Dataset, trial: AnyTrial) -> dict[str, list[Tile]]:
-    chosen = sections(tables, trial.thresholds.index(THRESHOLD))
-    return {title: tiles(images, dataset, trial, tables) for title, images in chosen.items()}
+def _loaded(request: EvaluationRequest, progress: Progress, *, embedding: bool) -> tuple[ModelSpec, Model]:
+    """The network by its name, for wherever blocks are done, and here."""
+    progress(f"loading {request.network}", 0, None)
+    named = ModelSpec(request.network, request.weights, request.device, embedding)
+    return named, named.build()
+
+
+def _labels_are_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]) -> bool:
+    """Whether the labels number the network's outputs: by definition, or because the names agree."""
+    if not datasets.LAYOUTS[dataset].own_classes:
+        return True
+    return bool(ours) and all(label < len(ours) and ours[label] == name for label, name in theirs.items())
+
+
+def _telling(tables: Mapping[str, MethodTable], dataset: Dataset, work: MapWork, model: Model) -> dict[str, list[Tile]]:
+    chosen = sections(tables, work.thresholds.index(THRESHOLD))
+    return {title: tiles(images, dataset, work, model, tables) for title, images in chosen.items()}
 
 
 def _write(path: Path, results: Mapping[str, Any]) -> None:
