@@ -58,10 +58,10 @@ class Crop:
     Boxes keep their number and order. What lies outside is cut off; a box wholly outside is kept as an empty one, of
     no width or no height, which overlaps with nothing.
 
-    >>> crop = Preprocessing().crop(Image.new("RGB", (640, 480)))
-    >>> crop.to_image([[0, 0, 224, 224]]).round().tolist()
-    [[110.0, 30.0, 530.0, 450.0]]
-    >>> crop.to_input([[110, 30, 320, 240]]).round().tolist()
+    >>> crop = Preprocessing().crop(Image.new("RGB", (512, 512)))
+    >>> crop.to_image([[0, 0, 224, 224]]).tolist()
+    [[32.0, 32.0, 480.0, 480.0]]
+    >>> crop.to_input([[0, 32, 256, 256]]).tolist()
     [[0.0, 0.0, 112.0, 112.0]]
     """
 
