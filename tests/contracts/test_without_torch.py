@@ -61,7 +61,8 @@ from l2caf.rendering.overlay import overlay
 
 path = {str(tmp_path)!r} + "/one.png"
 Image.new("RGB", (60, 40), "red").save(path)
-(batch,) = batches([Sample(Path(path), name="one", boxes=as_boxes([[20, 10, 40, 30]]))], Preprocessing(), 4, pictures=True)
+sample = Sample(Path(path), name="one", boxes=as_boxes([[20, 10, 40, 30]]))
+(batch,) = batches([sample], Preprocessing(), 4, pictures=True)
 heat = np.zeros((224, 224), np.float32)
 x0, y0, x1, y1 = batch.boxes[0][0].astype(int)
 heat[y0:y1, x0:x1] = 1
