@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..datasets.loading import Batch
 from ..errors import InputError
-from ..heatmap import Heatmap
 from ..methods.table import METHODS
-from ..networks.model import Model
 from ..preprocessing import Preprocess, viewed
 from ..runs.rows import Row, Unusable
 from .intervals import Interval, mean_interval
@@ -34,6 +32,10 @@ from .measurements import (
 )
 from .metrics import classified
 from .scores import Comparison, MethodTable, compare, tables_of
+
+if TYPE_CHECKING:
+    from ..heatmap import Heatmap
+    from ..networks.model import Model
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..boxes import Boxes
-from ..heatmap import Heatmap
 from ..localization import overlap_of
 from ..retrieval.embed import ImageVector
 from ..runs.rows import Row, Unusable
@@ -25,6 +23,7 @@ from .metrics import foreground_ratio, pointed
 
 if TYPE_CHECKING:
     from ..datasets.loading import Batch
+    from ..heatmap import Heatmap
     from ..networks.model import Model
 
 THRESHOLD = 0.2  # the share of the maximum at which CAM and the paper cut a map
@@ -123,6 +122,8 @@ def overlaps_of(maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[fl
 
 def maps_of(heatmaps: Sequence[Heatmap]) -> NDArray[np.float32]:
     """The maps of all methods, (methods, B, H, W)."""
+    import torch
+
     maps: NDArray[np.float32] = torch.stack([heatmap.maps for heatmap in heatmaps]).cpu().numpy()
     return maps
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets.loading import Batch
 from ..errors import InputError
-from ..heatmap import Heatmap
 from ..methods.table import METHODS
-from ..networks.model import Model
 from ..preprocessing import Preprocess, viewed
 from ..retrieval.embed import ImageVector, checked
 from ..retrieval.scores import RANKS, Retrieved, clusters, contingency, mutual_information, recalled, retrieve
@@ -36,6 +34,10 @@ from .measurements import (
 )
 from .published import PaperRetrieval
 from .scores import Comparison, MethodTable, compare, tables_of
+
+if TYPE_CHECKING:
+    from ..heatmap import Heatmap
+    from ..networks.model import Model
 
 SIGNIFICANT = 7  # digits of an embedding's numbers: as many as float32 has
 BASELINE = "gradcam"  # comes last: it is what the others are compared with

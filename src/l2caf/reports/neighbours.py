@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -12,9 +13,11 @@ from ..datasets.dataset import Dataset
 from ..datasets.loading import batches
 from ..evaluation.measurements import MapWork, maps_of
 from ..evaluation.retrieval import Neighbourhood
-from ..networks.model import Model
 from ..rendering.overlay import overlay
 from .tiles import embedded
+
+if TYPE_CHECKING:
+    from ..networks.model import Model
 
 QUERIES, NEIGHBOURS = 6, 5
 

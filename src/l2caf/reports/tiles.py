@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -15,9 +16,11 @@ from ..datasets.loading import batches
 from ..evaluation.measurements import THRESHOLD, MapWork, maps_of
 from ..evaluation.scores import MethodTable
 from ..localization import boxes_of
-from ..networks.model import Model
 from ..rendering.marks import Box
 from ..rendering.overlay import overlay
+
+if TYPE_CHECKING:
+    from ..networks.model import Model
 
 TRUTH, OURS = "#00c853", "#2979ff"  # green and blue
 SHOWN = 6  # images in a section

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import datasets
 from ..datasets.dataset import Dataset
@@ -20,7 +20,6 @@ from ..evaluation.retrieval import Retrieval, RetrievalResult
 from ..evaluation.scores import MethodTable
 from ..files import write_whole
 from ..methods.table import METHODS
-from ..networks.model import Model
 from ..progress import Progress, silent
 from ..reports.localization import write_report
 from ..reports.neighbours import strips
@@ -29,6 +28,9 @@ from ..reports.tiles import Tile, sections, tiles
 from ..runs.executor import SIZE, Executor, run
 from ..runs.spec import ModelSpec, RunSpec
 from ..table import Entry, Table
+
+if TYPE_CHECKING:
+    from ..networks.model import Model
 
 RESULTS, REPORT = "results.json", "report.html"
 PROTOCOLS = Table(
