@@ -10,8 +10,17 @@ import sys
 import l2caf
 
 FLOOR = ("errors", "files", "progress", "table", "boxes", "localization", "images", "preprocessing")
-ROOMS = ("rendering", "datasets", "runs")
-LIGHT = ("methods.table", "networks.catalogue", "networks.class_names", "networks.source")
+ROOMS = ("rendering", "datasets", "runs", "reports")
+LIGHT = (
+    "methods.table",
+    "networks.catalogue",
+    "networks.class_names",
+    "networks.source",
+    "retrieval.embed",
+    "evaluation.localization",
+    "evaluation.retrieval",
+    "tasks.evaluate",
+)
 
 
 def modules(*rooms: str) -> list[str]:
