@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 import l2caf
-from l2caf.networks.embedding import embedding_before_training
 from l2caf.retrieval.index import Index
+from l2caf.training.retrieval.projection import embedding_before_training
 
 from .measuring import Row, side_by_side
 from .subjects import batch

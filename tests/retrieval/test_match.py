@@ -198,7 +198,8 @@ class TestCommand:
     def test_a_checkpoint_that_compares_by_distance(
         self, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        from l2caf.networks.embedding import embedding_before_training, load_backbone
+        from l2caf.networks.embedding import load_backbone
+        from l2caf.training.retrieval.projection import embedding_before_training
 
         backbone = load_backbone("efficientnet_lite0", pretrained=False)
         network = embedding_before_training(backbone, 8)

@@ -1,1 +1,1 @@
-"""Networks: which layer, how it is laid out, and how to run what follows it."""
+"""What a name stands for: a network with its preprocessing, its class names and its weights."""

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from ...datasets import Dataset, Sample
 from ...errors import DatasetError, L2cafError
 from ...images import open_image
-from ...networks.embedding import Backbone, EmbeddingNetwork, pca
+from ...networks.embedding import Backbone, EmbeddingNetwork
 from ...retrieval.scores import recalled, retrieve
 from ..batches import Ints
 from ..freezing import EVERYTHING, NOTHING, Cut
 from ..sources import LivePictures, Source, Views, store_features
+from .projection import pca
 
 
 class Moving(nn.Module):
