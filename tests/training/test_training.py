@@ -23,7 +23,9 @@ from l2caf.images import open_image
 from l2caf.networks import catalogue
 from l2caf.networks.embedding import read_config, read_embedding, save_embedding
 from l2caf.training import sources
-from l2caf.training.retrieval.recipe import CHECKPOINT, RetrievalRecipe, train_retrieval
+from l2caf.training.retrieval.job import CHECKPOINT
+from l2caf.training.retrieval.recipe import RetrievalRecipe
+from l2caf.training.trainer import follow
 
 QUICK = RetrievalRecipe(
     freeze="trunk", views=1, dimension=16, iterations=20, measure_every=5, patience=100, held_out=0.25
@@ -44,8 +46,8 @@ def log_of(out: Path) -> dict[str, Any]:
 def test_it_learns_four_classes_by_heart(four: Dataset, tmp_path: Path, loss: str) -> None:
     """Nothing is held out, so the scores are those of the pictures trained on."""
     recipe = replace(QUICK, loss=loss, held_out=0.0, keep=0.0, rate=3e-3, iterations=60, dimension=32)
-    result = train_retrieval(four, recipe, tmp_path, device="cpu")
-    losses = result.log["losses"]
+    result = follow(recipe, four, tmp_path, device="cpu")
+    losses = result.losses
     if loss == "npair":  # the other is a mean over what is still wrong, so it need not fall
         assert sum(losses[-10:]) < 0.3 * sum(losses[:10])
     network, config = read_embedding(result.checkpoint)
@@ -64,7 +66,7 @@ def test_it_learns_four_classes_by_heart(four: Dataset, tmp_path: Path, loss: st
 def test_what_a_run_leaves(four: Dataset, tmp_path: Path) -> None:
     seen: list[str] = []
     recipe = replace(QUICK, freeze="auto", views=3, iterations=4, measure_every=2)
-    result = train_retrieval(four, recipe, tmp_path, device="cpu", watch=lambda words, *_: seen.append(words))
+    result = follow(recipe, four, tmp_path, device="cpu", progress=lambda stage, *_: seen.append(stage))
     log = log_of(tmp_path)
     assert log["settings"]["cut"] == "blocks.5"
     assert [line["iteration"] for line in log["curve"]] == [0, 2, 4]
@@ -86,7 +88,7 @@ def test_what_a_run_leaves(four: Dataset, tmp_path: Path) -> None:
 
 def test_the_frozen_part_stays_as_it_was(four: Dataset, tmp_path: Path) -> None:
     recipe = replace(QUICK, freeze="auto", iterations=3, measure_every=3, held_out=0.0, keep=0.0)
-    network, _ = read_embedding(train_retrieval(four, recipe, tmp_path, device="cpu").checkpoint)
+    network, _ = read_embedding(follow(recipe, four, tmp_path, device="cpu").checkpoint)
     before = catalogue.load().network.state_dict()
     moved = {name for name, value in network.trunk.state_dict().items() if not torch.equal(value, before[name])}
     assert moved
@@ -102,9 +104,9 @@ def test_interrupted_and_resumed_is_the_same_run(four: Dataset, tmp_path: Path) 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_retrieval(four, recipe, tmp_path / "parts", device="cpu", watch=stop)
-    train_retrieval(four, recipe, tmp_path / "parts", device="cpu")
-    train_retrieval(four, recipe, tmp_path / "whole", device="cpu")
+        follow(recipe, four, tmp_path / "parts", device="cpu", progress=stop)
+    follow(recipe, four, tmp_path / "parts", device="cpu")
+    follow(recipe, four, tmp_path / "whole", device="cpu")
     parts, whole = log_of(tmp_path / "parts"), log_of(tmp_path / "whole")
     assert parts["losses"] == whole["losses"]
     assert [{**line, "seconds": 0} for line in parts["curve"]] == [{**line, "seconds": 0} for line in whole["curve"]]
@@ -113,59 +115,59 @@ def test_interrupted_and_resumed_is_the_same_run(four: Dataset, tmp_path: Path) 
 
 
 def test_a_run_can_be_made_longer_but_not_otherwise_changed(four: Dataset, tmp_path: Path) -> None:
-    train_retrieval(four, replace(QUICK, iterations=4), tmp_path, device="cpu")
-    train_retrieval(four, replace(QUICK, iterations=6), tmp_path, device="cpu")
+    follow(replace(QUICK, iterations=4), four, tmp_path, device="cpu")
+    follow(replace(QUICK, iterations=6), four, tmp_path, device="cpu")
     assert len(log_of(tmp_path)["losses"]) == 6
     with pytest.raises(FileError, match="a run with another rate"):
-        train_retrieval(four, replace(QUICK, rate=1.0), tmp_path, device="cpu")
+        follow(replace(QUICK, rate=1.0), four, tmp_path, device="cpu")
     (tmp_path / "resume.pt").write_bytes((tmp_path / "resume.pt").read_bytes()[:1000])
     with pytest.raises(WeightsError, match="cannot be read"):
-        train_retrieval(four, QUICK, tmp_path, device="cpu")
+        follow(QUICK, four, tmp_path, device="cpu")
 
 
 def test_it_ends_when_held_out_pictures_are_found_no_better(four: Dataset, tmp_path: Path) -> None:
-    result = train_retrieval(four, replace(QUICK, rate=0.0, measure_every=1, patience=3), tmp_path, device="cpu")
-    assert (result.log["ended"], result.log["iterations"], result.log["best"]["iteration"]) == ("no better", 3, 0)
+    result = follow(replace(QUICK, rate=0.0, measure_every=1, patience=3), four, tmp_path, device="cpu")
+    assert (result.ended, result.iterations, result.best.iteration) == ("no better", 3, 0)
 
 
 def test_it_ends_when_the_time_is_up(four: Dataset, tmp_path: Path) -> None:
-    assert train_retrieval(four, QUICK, tmp_path, device="cpu", minutes=0).log["ended"] == "minutes"
+    assert follow(QUICK, four, tmp_path, device="cpu", minutes=0).ended == "minutes"
     assert (tmp_path / CHECKPOINT).is_file()
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_network(four: Dataset, tmp_path: Path) -> None:
     recipe = replace(QUICK, loss="npair", warmup=1, held_out=0.0, iterations=10, measure_every=2)
-    train_retrieval(four, replace(recipe, iterations=4), tmp_path, device="cpu")
+    follow(replace(recipe, iterations=4), four, tmp_path, device="cpu")
     good = read_embedding(tmp_path / CHECKPOINT)[0].embed.weight.detach().clone()
     state = torch.load(tmp_path / "resume.pt", weights_only=True)
-    state["moving"]["embed.weight"].fill_(1e30)  # finite itself, but no product of two such embeddings is
+    state["current"]["embed.weight"].fill_(1e30)  # finite itself, but no product of two such embeddings is
     torch.save(state, tmp_path / "resume.pt")
     with pytest.raises(TrainingError, match=r"not finite at iteration 5.*holds the network of iteration 4"):
-        train_retrieval(four, recipe, tmp_path, device="cpu")
+        follow(recipe, four, tmp_path, device="cpu")
     assert torch.equal(read_embedding(tmp_path / CHECKPOINT)[0].embed.weight, good)
     assert log_of(tmp_path)["ended"] == "non_finite"
 
 
 def test_features_beyond_memory_go_to_a_file(four: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train_retrieval(four, replace(QUICK, iterations=2), tmp_path / "memory", device="cpu")
+    follow(replace(QUICK, iterations=2), four, tmp_path / "memory", device="cpu")
     monkeypatch.setattr(sources, "LARGEST_IN_MEMORY", 0)
-    train_retrieval(four, replace(QUICK, iterations=2), tmp_path / "file", device="cpu")
+    follow(replace(QUICK, iterations=2), four, tmp_path / "file", device="cpu")
     assert log_of(tmp_path / "memory")["losses"] == log_of(tmp_path / "file")["losses"]
 
 
 def test_pictures_that_are_read_anew_each_time(four: Dataset, tmp_path: Path) -> None:
-    result = train_retrieval(four, replace(QUICK, views=0, iterations=2, measure_every=2), tmp_path, device="cpu")
-    assert len(result.log["losses"]) == 2
+    result = follow(replace(QUICK, views=0, iterations=2, measure_every=2), four, tmp_path, device="cpu")
+    assert len(result.losses) == 2
 
 
 def test_bad_data(four: Dataset, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="has no pictures"):
-        train_retrieval(Dataset("nothing", ()), QUICK, tmp_path, device="cpu")
+        follow(QUICK, Dataset("nothing", ()), tmp_path, device="cpu")
     lonely = replace(four, samples=four.samples[:9])
     with pytest.raises(DatasetError, match="'class1' has one picture"):
-        train_retrieval(lonely, QUICK, tmp_path, device="cpu")
+        follow(QUICK, lonely, tmp_path, device="cpu")
     with pytest.raises(DatasetError, match="one class"):
-        train_retrieval(replace(four, samples=four.samples[:8]), QUICK, tmp_path, device="cpu")
+        follow(QUICK, replace(four, samples=four.samples[:8]), tmp_path, device="cpu")
 
 
 def test_bad_recipes() -> None:
@@ -182,12 +184,12 @@ def test_a_picture_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     (root / "class0" / "0.png").write_bytes(b"no picture")
     data = stripes.read("folder", root)
     recipe = replace(QUICK, held_out=0.0, iterations=1)
-    result = train_retrieval(data, recipe, tmp_path / "out", device="cpu")
+    result = follow(recipe, data, tmp_path / "out", device="cpu")
     assert list(result.bad) == ["class0/0.png"]
 
 
 def test_broken_checkpoints(four: Dataset, tmp_path: Path) -> None:
-    made = train_retrieval(four, replace(QUICK, iterations=1), tmp_path / "out", device="cpu").checkpoint
+    made = follow(replace(QUICK, iterations=1), four, tmp_path / "out", device="cpu").checkpoint
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(made.read_bytes()[:5000])
     with pytest.raises(WeightsError, match="truncated"):

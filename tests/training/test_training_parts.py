@@ -11,8 +11,9 @@ from torch import nn
 
 from l2caf.errors import DatasetError, InputError
 from l2caf.networks.embedding import load_backbone
-from l2caf.training.batches import ClassBatches, hold_out, share_of
+from l2caf.training.batches import ClassBatches, share_of
 from l2caf.training.freezing import Cut, auto_cut, resolve
+from l2caf.training.retrieval.held_out import hold_out
 from l2caf.training.retrieval.losses import NPair, SemiHardTriplet, loss_by_name
 from l2caf.training.retrieval.projection import pca
 from l2caf.training.state import Averages

@@ -1,1 +1,19 @@
-"""Training of networks. Losses and miners are a library's, and so are devices and processes; recipes/ joins them."""
+"""Training of networks: one loop for every recipe.
+
+A new recipe is one file with a subclass of `Recipe`, and one line in RECIPES; its fields become the options of
+`l2caf train KEY`. The table and what it leads to are light enough for a help text.
+"""
+
+from __future__ import annotations
+
+from ..table import Entry, Table
+
+RECIPES = Table(
+    "recipe",
+    Entry(
+        "retrieval",
+        "Train a network whose embeddings find pictures of the same class.",
+        "l2caf.training.retrieval.recipe:RetrievalRecipe",
+    ),
+)
+"""What can be trained, by the name of its command."""

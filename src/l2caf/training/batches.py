@@ -6,7 +6,6 @@ A batch is a function of the seed and the iteration, and of nothing that came be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,25 +83,3 @@ def share_of(batch: Ints, *, rank: int, processes: int) -> Ints:
         )
     part = len(batch) // processes
     return batch[rank * part : (rank + 1) * part]
-
-
-def hold_out(labels: Sequence[int] | Ints, *, share: float, seed: int = 0) -> tuple[Ints, Ints]:
-    """Part the pictures of every class: places of those to train on, and of those to measure with.
-
-    Each class keeps two pictures at least to train on; one with fewer is refused. A class with less than four holds
-    out none, since one alone has no other to be found by.
-    """
-    if not 0 <= share < 1:
-        raise InputError(f"A share of {share} cannot be held out: give 0 or more, and less than 1.")
-    known = np.asarray(labels, np.int64)
-    if not known.size:
-        raise DatasetError("There are no pictures to train on: check the folder and the choice of classes.")
-    draw = np.random.default_rng((seed, 0x5EED))
-    held: list[Ints] = []
-    for label in np.unique(known):
-        members = draw.permutation(np.flatnonzero(known == label))
-        count = min(round(share * len(members)), len(members) - 2)
-        if count >= 2:
-            held.append(members[:count])
-    out = np.sort(np.concatenate(held)) if held else np.zeros(0, np.int64)
-    return np.setdiff1d(np.arange(len(known)), out), out

@@ -3,47 +3,69 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..files import write_whole
+from ..rendering.figures import COLORS, figure, save
+
+if TYPE_CHECKING:
+    from .state import Line
 
 LOG, PICTURE = "log.json", "curves.png"
-_LOSS, _SCORE = "#0072b2", "#d55e00"  # told apart by people who see few colours
 
 
-def write_curves(folder: Path, document: dict[str, Any]) -> None:
-    """Write log.json, which has `losses` (one an iteration) and `curve` (one line a measurement), and curves.png."""
+@dataclass(frozen=True)
+class Score:
+    """The number by which the networks of a run are compared; the larger the better.
+
+    key     its name in the log, and in what a job measures
+    short   its name where there is little room; the key where nothing else is said
+    title   its name at an axis, where it is shown as `scale` times the number
+
+    >>> Score("accuracy").title
+    'accuracy'
+    """
+
+    key: str
+    short: str = ""
+    title: str = ""
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("short", "title"):
+            object.__setattr__(self, name, getattr(self, name) or self.key)
+
+
+def write_log(folder: Path, document: Mapping[str, Any]) -> None:
+    """Write log.json, whole or not at all."""
     with write_whole(folder / LOG) as temporary:
         temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    _draw(document["losses"], document["curve"], folder / PICTURE)
 
 
-def _draw(losses: list[float], curve: list[dict[str, Any]], path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    left = figure.subplots()
-    left.plot(range(1, len(losses) + 1), losses, color=_LOSS, alpha=0.25, linewidth=0.8)
-    smooth = running_mean(losses)
-    left.plot(range(1, len(losses) + 1), smooth, color=_LOSS, linewidth=1.8)
+def draw_curves(folder: Path, losses: Sequence[float], lines: Sequence[Line], score: Score) -> None:
+    """Write curves.png: the loss of each iteration and its running mean, and the score where it was measured."""
+    loss_color, score_color = COLORS[:2]
+    made = figure(7, 3.6)
+    left = made.subplots()
+    left.plot(range(1, len(losses) + 1), losses, color=loss_color, alpha=0.25, linewidth=0.8)
+    left.plot(range(1, len(losses) + 1), running_mean(losses), color=loss_color, linewidth=1.8)
     left.set_xlabel("iteration")
-    left.set_ylabel("loss", color=_LOSS)
+    left.set_ylabel("loss", color=loss_color)
     left.spines["top"].set_visible(False)
-    measured = [line for line in curve if line.get("recall_at_1") is not None]
+    measured = [(line.iteration, value) for line in lines if (value := line.numbers.get(score.key)) is not None]
     if measured:
         right = left.twinx()
-        scores = [100 * line["recall_at_1"] for line in measured]
-        right.plot([line["iteration"] for line in measured], scores, color=_SCORE, marker="o", markersize=3)
-        right.set_ylabel("R@1 on held-out pictures, %", color=_SCORE)
+        values = [score.scale * value for _, value in measured]
+        right.plot([iteration for iteration, _ in measured], values, color=score_color, marker="o", markersize=3)
+        right.set_ylabel(score.title, color=score_color)
         right.spines["top"].set_visible(False)
-    with write_whole(path) as temporary:
-        figure.savefig(temporary, dpi=130, facecolor="white")
+    save(made, folder / PICTURE)
 
 
-def running_mean(values: list[float], width: int = 25) -> list[float]:
+def running_mean(values: Sequence[float], width: int = 25) -> list[float]:
     """The mean of each value and those before it, `width` at most.
 
     >>> running_mean([1, 3, 5], width=2)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from ..recording.borrow import Call, forwards_replaced, watching
 
 EVERYTHING = "trunk"
 NOTHING = "none"
@@ -52,13 +53,11 @@ class Cut:
         with torch.no_grad():
             if self.at == EVERYTHING:
                 return self.trunk(images)
-            handle = self.trunk.get_submodule(self.at).register_forward_hook(_leave)
             try:
-                self.trunk(images)
+                with forwards_replaced(watching([self.trunk.get_submodule(self.at)], returned=_leave)):
+                    self.trunk(images)
             except _Reached as reached:
                 return reached.features
-            finally:
-                handle.remove()
         raise InputError(f"The network never comes to {self.at}: freeze it at another module.")
 
     def _check(self, probe: Tensor) -> None:
@@ -71,7 +70,8 @@ class Cut:
         if not same:
             raise InputError(
                 f"The network cannot be cut at {self.at}, since what follows needs more than its map: "
-                f"freeze it at a whole stage, or take --freeze {EVERYTHING} or {NOTHING}."
+                f"freeze it at a whole stage, or take {EVERYTHING} or {NOTHING}.",
+                field="freeze",
             )
 
 
@@ -116,7 +116,8 @@ def resolve(freeze: str, trunk: nn.Module, probe: Tensor, *, has_accelerator: bo
         names = [name for name in _maps(trunk, probe) if name.count(".") <= 1]
         raise InputError(
             f"There is no module {freeze!r} to freeze up to: take {AUTO}, {NOTHING}, {EVERYTHING}, or one of "
-            f"{', '.join(names[:12])}."
+            f"{', '.join(names[:12])}.",
+            field="freeze",
         )
     return freeze
 
@@ -153,18 +154,12 @@ def _maps(trunk: nn.Module, probe: Tensor) -> dict[str, tuple[int, ...]]:
 
 
 def _watch(trunk: nn.Module, probe: Tensor, see: Callable[[str, Any], None]) -> None:
-    handles = [
-        module.register_forward_hook(lambda _m, _i, output, name=name: see(name, output))
-        for name, module in trunk.named_modules()
-        if name
-    ]
-    try:
-        with torch.no_grad():
-            trunk(probe)
-    finally:
-        for handle in handles:
-            handle.remove()
+    """Run the trunk, and be told of every module by name when it is done."""
+    names = {module: name for name, module in trunk.named_modules() if name}
+    watched = watching(names, returned=lambda call, output: see(names[call.module], output))
+    with torch.no_grad(), forwards_replaced(watched):
+        trunk(probe)
 
 
-def _leave(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+def _leave(_call: Call, output: Tensor) -> None:
     raise _Reached(output)

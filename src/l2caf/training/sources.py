@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +19,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..datasets import Sample
+from ..datasets import Dataset, Sample
+from ..errors import DatasetError, L2cafError
 from ..images import open_image
 from ..preprocessing import Preprocessing, resampling
+from ..progress import Progress, silent
 from .batches import Ints
 
 LARGEST_IN_MEMORY = 4 << 30  # bytes of stored maps; more than that goes to a file
@@ -43,6 +45,29 @@ class Source(ABC):
     @abstractmethod
     def plain(self, places: Ints) -> Tensor:
         """For measuring: what the network sees when it is used."""
+
+
+def readable(dataset: Dataset) -> tuple[Dataset, Mapping[str, str]]:
+    """The dataset without pictures that cannot be read or have no label, and the sentences that say why."""
+    if not len(dataset):
+        raise DatasetError(f"{dataset.name} has no pictures to train on: check the folder and the choice of classes.")
+    with ThreadPoolExecutor(4) as pool:
+        faults = list(pool.map(_fault, dataset.samples))
+    kept = tuple(sample for sample, fault in zip(dataset.samples, faults, strict=True) if not fault)
+    bad = {sample.name: fault for sample, fault in zip(dataset.samples, faults, strict=True) if fault}
+    if not kept:
+        raise DatasetError(f"No picture of {dataset.name} can be read ({next(iter(bad.values()))}).")
+    return replace(dataset, samples=kept), bad
+
+
+def _fault(sample: Sample) -> str:
+    if sample.label is None:
+        return "it has no label, so it belongs to no class"
+    try:
+        open_image(sample.path)
+    except L2cafError as error:
+        return str(error)
+    return ""
 
 
 class StoredFeatures(Source):
@@ -97,7 +122,7 @@ def store_features(
     lower: Callable[[Tensor], Tensor],
     seed: int = 0,
     plain_only: frozenset[int] = frozenset(),
-    watch: Callable[[int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> StoredFeatures:
     """Run the frozen part over `count` views of every picture.
 
@@ -109,8 +134,7 @@ def store_features(
         if maps is None:
             maps = _room((len(samples), count, *features.shape[1:]))
         maps[place, : len(features)] = features
-        if watch is not None:
-            watch(place + 1, len(samples))
+        progress("storing features", place + 1, len(samples))
     assert maps is not None
     return StoredFeatures(maps)
 

@@ -1,13 +1,17 @@
-"""What changes while a network is trained: weights, their running mean, and the state of a run on disk."""
+"""What changes while a network is trained, in memory and on disk: enough to go on as if nothing had happened."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,52 +20,112 @@ from ..files import write_whole
 
 State = dict[str, Tensor]
 
-
-def weights_of(module: nn.Module) -> State:
-    """A copy of the parameters, on the processor. Buffers do not move."""
-    return {name: value.detach().cpu().clone() for name, value in module.named_parameters()}
+FILE = "resume.pt"
+FORMAT = 2  # 1 had neither buffers nor the random numbers of numpy, Python and further processes
 
 
-def put(weights: Mapping[str, Tensor], module: nn.Module) -> None:
-    """Set the parameters."""
+def state_of(module: nn.Module) -> State:
+    """A copy of parameters and buffers, on the processor: statistics of batch norms are part of what is learned."""
+    return {name: value.detach().cpu().clone() for name, value in _tensors(module)}
+
+
+def put(state: Mapping[str, Tensor], module: nn.Module) -> None:
+    """Set parameters and buffers, in place."""
     with torch.no_grad():
-        for name, value in module.named_parameters():
-            value.copy_(weights[name])
+        for name, value in _tensors(module):
+            value.copy_(state[name])
+
+
+def all_finite(state: Mapping[str, Tensor]) -> bool:
+    """Whether there is no NaN and no infinity among them."""
+    return all(bool(value.isfinite().all()) for value in state.values())
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
 
 
 class Averages:
-    """A running mean of the weights, and the same drawn back towards where they started.
+    """A running mean of the weights and statistics, and the same drawn back towards where they started.
 
     What a backbone knew of other classes is lost little by little as its weights leave their start. Half-way between
     start and goal a network keeps nearly all of the old and has most of the new (Wortsman et al., CVPR 2022).
 
-    decay   of the running mean, an iteration; smaller at first, so that the start does not linger by accident
+    decay   of the running mean, per iteration; smaller at first, so that the start does not linger by accident
     keep    share of the start in what is shipped: 0 is the running mean itself, 1 would be the start
     """
 
-    def __init__(self, start: State, *, decay: float, keep: float) -> None:
+    def __init__(self, start: State, *, decay: float, keep: float = 0.0) -> None:
         self.start = start
         self.mean = {name: value.clone() for name, value in start.items()}
         self.decay = decay
         self.keep = keep
 
     def add(self, module: nn.Module, iteration: int) -> None:
-        """Take in the weights after an iteration."""
+        """Take in the weights after an iteration; a buffer that counts has no mean, and is copied."""
         rate = 1 - min(self.decay, (1 + iteration) / (10 + iteration))
-        for name, value in module.named_parameters():
-            self.mean[name].lerp_(value.detach().to(self.mean[name].device), rate)
+        for name, value in _tensors(module):
+            mean, now = self.mean[name], value.detach().to(self.mean[name].device)
+            if mean.is_floating_point():
+                mean.lerp_(now, rate)
+            else:
+                mean.copy_(now)
 
     def shipped(self) -> State:
         """keep · start + (1 − keep) · mean."""
-        return {name: torch.lerp(value, self.start[name], self.keep) for name, value in self.mean.items()}
+        return {
+            name: torch.lerp(value, self.start[name], self.keep) if value.is_floating_point() else value.clone()
+            for name, value in self.mean.items()
+        }
 
 
-def all_finite(weights: Mapping[str, Tensor]) -> bool:
-    """Whether there is no NaN and no infinity among them."""
-    return all(bool(value.isfinite().all()) for value in weights.values())
+def random_numbers(device: torch.device) -> dict[str, Any]:
+    """Where the generators of this process stand, as plain values and tensors."""
+    name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the shared generator that others draw from
+    return {
+        "torch": torch.get_rng_state(),
+        "device": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+        "numpy": (name, torch.from_numpy(keys.astype(np.int64)), *rest),  # type: ignore[union-attr]
+        "python": random.getstate(),
+    }
 
 
-FILE = "resume.pt"
+def set_random_numbers(state: Mapping[str, Any], device: torch.device) -> None:
+    """Let all generators go on from there."""
+    torch.set_rng_state(state["torch"])
+    if device.type == "cuda" and state["device"] is not None:
+        torch.cuda.set_rng_state(state["device"], device)
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    random.setstate(state["python"])
+
+
+@contextmanager
+def random_numbers_kept(device: torch.device) -> Iterator[None]:
+    """What is drawn inside is as if it had not been: how often it is measured changes no training."""
+    before = random_numbers(device)
+    try:
+        yield
+    finally:
+        set_random_numbers(before, device)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measurement: mean loss since the one before, what the job measured, seconds of training so far."""
+
+    iteration: int
+    loss: float | None
+    numbers: Mapping[str, float | None]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """One flat line of the log; JSON knows no NaN."""
+        numbers = {
+            name: value if value is not None and math.isfinite(value) else None for name, value in self.numbers.items()
+        }
+        return {"iteration": self.iteration, "loss": self.loss, **numbers, "seconds": round(self.seconds, 1)}
 
 
 @dataclass
@@ -69,32 +133,35 @@ class RunState:
     """What a run has come to after `iteration` iterations.
 
     settings   all that decides what the run does; another run must not go on from here
-    moving     the weights being trained; `mean` their running mean
-    best       those to be shipped, as they were at the best measurement so far; `best_log` is its line
-    log        one line a measurement
-    losses     one number an iteration
+    current    parameters and buffers being trained; where the job has averages, `start` and `mean` are theirs
+    best       those to be shipped, as they were at the best measurement so far; `best_line` is its line
+    log        one line per measurement
+    losses     one number per iteration
+    random     where the random numbers of each process stand
+    precision  scale of the gradients in half precision, where there is one
     seconds    that training took so far, over all interruptions
     """
 
     settings: dict[str, Any]
-    iteration: int = 0
-    moving: State = field(default_factory=dict)
+    current: State
+    best: State
+    best_line: Line
+    log: list[Line]
+    start: State = field(default_factory=dict)
     mean: State = field(default_factory=dict)
+    iteration: int = 0
     optimizer: dict[str, Any] = field(default_factory=dict)
-    best: State = field(default_factory=dict)
-    best_log: dict[str, Any] = field(default_factory=dict)
+    precision: dict[str, Any] = field(default_factory=dict)
+    random: Sequence[Mapping[str, Any]] = ()
     since_best: int = 0
-    log: list[dict[str, Any]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    random: torch.Tensor = field(default_factory=torch.get_rng_state)
     seconds: float = 0.0
-    ended: str = ""
 
     def save(self, folder: Path) -> None:
         """Write it, whole or not at all."""
-        self.random = torch.get_rng_state()
+        lines = {"log": [asdict(line) for line in self.log], "best_line": asdict(self.best_line)}
         with write_whole(folder / FILE) as temporary:
-            torch.save(vars(self), temporary)
+            torch.save({"format": FORMAT, **vars(self), **lines}, temporary)
 
     @classmethod
     def load(cls, folder: Path, settings: Mapping[str, Any]) -> RunState | None:
@@ -102,19 +169,29 @@ class RunState:
         path = folder / FILE
         if not path.is_file():
             return None
-        try:
-            state = cls(**torch.load(path, map_location="cpu", weights_only=True))
-        except Exception as error:  # on unknown bytes the reader raises anything
+        stored = _read(path)
+        if stored.pop("format", None) != FORMAT:
             raise WeightsError(
-                f"{path} cannot be read ({type(error).__name__}), so the run cannot go on from it: "
-                "remove it to start anew, or copy it again."
-            ) from error
+                f"{path} is the state of a run by another version of l2caf, from which it cannot go on exactly: "
+                "choose another folder for the result, or remove that file to start anew."
+            )
+        stored["log"] = [Line(**line) for line in stored["log"]]
+        state = cls(**{**stored, "best_line": Line(**stored["best_line"])})
         wanted = json.loads(json.dumps(settings))
         differing = sorted(key for key in {*wanted, *state.settings} if wanted.get(key) != state.settings.get(key))
         if differing:
             raise FileError(
                 f"{folder} holds a run with another {', '.join(differing)}: "
-                "choose another --out, or remove that folder."
+                "choose another folder for the result, or remove that one."
             )
-        torch.set_rng_state(state.random)
         return state
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # on unknown bytes the reader raises anything
+        raise WeightsError(
+            f"{path} cannot be read ({type(error).__name__}), so the run cannot go on from it: "
+            "remove it to start anew, or copy it again."
+        ) from error

@@ -1,175 +1,229 @@
-"""The loop: iterations, measurements, and when to stop."""
+"""The loop: iterations, measurements, and when to stop. What is trained, and what is measured, is a `Job`'s affair."""
 
 from __future__ import annotations
 
+import json
+import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
+from ..errors import Cancelled, TrainingError
+from ..progress import Progress, silent
+from .curves import draw_curves, write_log
+from .job import Ended, Job, TrainingResult
+from .processes import everyone, interrupts_deferred, start
+from .recipe import Limits, Recipe
+from .state import (
+    Line,
+    RunState,
+    State,
+    all_finite,
+    put,
+    random_numbers,
+    random_numbers_kept,
+    set_random_numbers,
+    state_of,
+)
 
-from .batches import ClassBatches, Ints, share_of
-from .processes import gather
-from .retrieval.losses import EmbeddingLoss
-from .retrieval.start import HeldOut, Moving
-from .sources import Source
-from .state import Averages, RunState, all_finite, put, weights_of
-
-Watch = Callable[[str, int, int, Mapping[str, float]], None]
-"""Called with what is being done, how much of it, of how much, and numbers to show."""
+if TYPE_CHECKING:
+    from ..datasets import Dataset
 
 
-@dataclass(frozen=True)
-class Limits:
-    """When things happen, in iterations; `patience` is in measurements, and `worth` is by how much R@1 must be better.
+def follow(
+    recipe: Recipe,
+    data: Dataset,
+    out: Path,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    minutes: float | None = None,
+    progress: Progress = silent,
+) -> TrainingResult:
+    """Train by a recipe, or go on with the run that `out` holds; leave the network, log.json and curves.png there."""
+    until = None if minutes is None else time.monotonic() + 60 * minutes
+    fabric = start(device, precision)
+    job = recipe.prepare(data, fabric, progress if fabric.is_global_zero else silent)
+    return train(job, recipe.limits, out, until=until, progress=progress)
 
-    With some hundred held-out pictures the largest of many scores is a matter of luck, and the longer it is waited for
-    the more is forgotten.
+
+def train(
+    job: Job, limits: Limits, out: Path, *, until: float | None = None, progress: Progress = silent
+) -> TrainingResult:
+    """Train, or go on with the run that `out` holds. The module is then the best network that was measured.
+
+    The state is written at every measurement. After Ctrl-C, or `Cancelled` from `progress`, it is also written between
+    two iterations; wherever a run was stopped or killed, it goes on to the very numbers of an uninterrupted one.
+
+    until   time.monotonic() at which to end
     """
-
-    iterations: int
-    warmup: int
-    measure_every: int
-    patience: int
-    worth: float = 0.01
-
-
-@dataclass(eq=False)
-class Trainer:
-    """What stays the same from iteration to iteration; what changes is in a RunState.
-
-    wrapped   `moving`, as Fabric runs it in one process or several
-    train     places in the source of the pictures that the batches number
-    """
-
-    fabric: Any
-    moving: Moving
-    wrapped: Any
-    optimizer: Any
-    averages: Averages
-    loss: EmbeddingLoss
-    source: Source
-    train: Ints
-    batches: ClassBatches
-    held: HeldOut
-    limits: Limits
-    watch: Watch | None = None
-
-    def first_state(self, settings: dict[str, Any], score: float | None) -> RunState:
-        """A run that has done nothing yet; the start is its first good network."""
-        line = {"iteration": 0, "loss": None, "recall_at_1": score, "seconds": 0.0}
-        start = self.averages.start
-        return RunState(settings, moving=start, mean=start, best=start, best_log=line, log=[line])
-
-    def go_on(self, state: RunState, out: Path, *, until: float | None = None) -> None:
-        """Train from where the state is; it is written at every measurement, and when a person stops the run.
-
-        until   time.monotonic() at which to end
-        """
-        self._restore(state)
-        clock = time.monotonic() - state.seconds
-        state.ended = ""
-        try:
-            while not state.ended:
-                if state.iteration >= self.limits.iterations:
-                    state.ended = "iterations"
-                elif self._over(until):
-                    state.ended = "minutes"
-                elif state.since_best >= self.limits.patience:
-                    state.ended = "no better"
-                elif not self._step(state):
-                    state.ended = "non_finite"
-                elif state.iteration % self.limits.measure_every == 0:
-                    self._measure(state, out, seconds=time.monotonic() - clock)
-        except KeyboardInterrupt:
-            state.seconds = time.monotonic() - clock
-            self._save(state, out)
-            raise
-        state.seconds = time.monotonic() - clock
-        if state.ended != "non_finite":  # what is on disk then is the last good state
-            if state.log[-1]["iteration"] < state.iteration:
-                self._measure(state, out, seconds=state.seconds)
-            self._save(state, out)
-
-    def _step(self, state: RunState) -> bool:
-        """One iteration; False, with nothing changed, where the loss is not finite."""
-        iteration = state.iteration
-        batch = self.batches(iteration)
-        mine, views = (
-            share_of(whole, rank=self.fabric.global_rank, processes=self.fabric.world_size)
-            for whole in (self.train[batch], self.batches.views(iteration, self.source.views))
+    run = _Run(job, limits, Path(out), progress if job.fabric.is_global_zero else silent)
+    ended = run.go_on(until)
+    state = run.state
+    put(state.best, job.module)
+    result = TrainingResult(
+        Path(out), job.score, state.settings, ended, state.iteration, state.seconds, job.before,
+        state.best_line, tuple(state.log), tuple(state.losses), job.bad, job.notes,
+    )  # fmt: skip
+    if job.fabric.is_global_zero:
+        result = replace(result, checkpoint=job.save(run.out, result.summary()))
+        write_log(run.out, result.as_dict())
+        draw_curves(run.out, result.losses, result.curve, job.score)
+    result = replace(result, checkpoint=job.fabric.broadcast(result.checkpoint))
+    if ended is Ended.NON_FINITE:
+        raise TrainingError(
+            f"The loss was not finite at iteration {state.iteration + 1}, so training stopped: {result.checkpoint} "
+            f"holds the network of iteration {state.best_line.iteration}; try again with lower learning rates."
         )
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["full"] * min(1.0, (iteration + 1) / max(1, self.limits.warmup))
-        features = self.source.batch(mine, views, iteration).to(self.fabric.device)
-        embeddings = gather(self.fabric, self.wrapped(features)).float()
-        loss = self.loss(embeddings, torch.from_numpy(self.batches.labels[batch]).to(embeddings.device))
-        if not torch.isfinite(loss.detach()):
+    return result
+
+
+class _Run:
+    """A job on its way."""
+
+    def __init__(self, job: Job, limits: Limits, out: Path, progress: Progress) -> None:
+        self.job = job
+        self.limits = limits
+        self.out = out
+        self.progress = progress
+        self.stop: BaseException | None = None
+        for group in job.optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        stored = RunState.load(out, job.settings)
+        self.state = stored or self._first_state()
+        self.clock = time.monotonic() - self.state.seconds
+        if stored is None:
+            self._save()
+        else:
+            self._restore()
+
+    def go_on(self, until: float | None) -> Ended:
+        """Iterate from where the state is."""
+        state = self.state
+        with interrupts_deferred(self._interrupted):
+            while True:
+                self._leave_if_stopped()
+                if state.iteration % self.limits.measure_every == 0 and not self._measured:
+                    if not self._measure():
+                        return Ended.NON_FINITE
+                elif ended := self._ended(until):
+                    break
+                elif not self._step():
+                    return Ended.NON_FINITE
+            if not self._measured and not self._measure():
+                return Ended.NON_FINITE
+        return ended
+
+    @property
+    def _measured(self) -> bool:
+        return self.state.log[-1].iteration == self.state.iteration
+
+    def _ended(self, until: float | None) -> Ended | None:
+        if self.state.iteration >= self.limits.iterations:
+            return Ended.ITERATIONS
+        # By the clock of the first process, so that all stop together.
+        if until is not None and self.job.fabric.broadcast(time.monotonic() >= until):
+            return Ended.MINUTES
+        return Ended.NO_BETTER if self.state.since_best >= self.limits.patience else None
+
+    def _step(self) -> bool:
+        """One iteration; False, with no parameter changed, where the loss is not finite."""
+        job, state = self.job, self.state
+        iteration = state.iteration
+        for group in job.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * min(1.0, (iteration + 1) / max(1, self.limits.warmup))
+        loss = job.loss(iteration)
+        losses = everyone(job.fabric, float(loss.detach()))
+        if not all(map(math.isfinite, losses)):
             return False
-        self.optimizer.zero_grad()
-        self.fabric.backward(loss)
-        self.optimizer.step()
-        self.averages.add(self.moving, iteration)
+        job.optimizer.zero_grad()
+        job.fabric.backward(loss)
+        job.optimizer.step()
+        if job.averages is not None:
+            job.averages.add(job.module, iteration)
         state.iteration += 1
-        state.losses.append(float(loss.detach()))
-        self._tell(state)
+        state.losses.append(sum(losses) / len(losses))
+        self._tell()
         return True
 
-    def _tell(self, state: RunState) -> None:
-        if self.watch is None:
-            return
-        score = state.log[-1]["recall_at_1"]
-        numbers = {"loss": state.losses[-1], **({} if score is None else {"R@1": score})}
-        self.watch("training", state.iteration, self.limits.iterations, numbers)
+    def _tell(self) -> None:
+        score = self.state.log[-1].numbers.get(self.job.score.key)
+        numbers = {"loss": self.state.losses[-1], **({} if score is None else {self.job.score.short: score})}
+        try:
+            self.progress("training", self.state.iteration, self.limits.iterations, numbers)
+        except (Cancelled, KeyboardInterrupt) as reason:
+            self.stop = reason
 
-    def _measure(self, state: RunState, out: Path, *, seconds: float) -> None:
-        """R@1 of the network as it would be shipped now; the better one is kept."""
-        shipped = self.averages.shipped()
+    def _interrupted(self) -> None:
+        self.stop = KeyboardInterrupt()
+
+    def _leave_if_stopped(self) -> None:
+        """Processes leave together, since each would wait for the others for ever."""
+        if any(everyone(self.job.fabric, self.stop is not None)):
+            self._save()
+            raise self.stop or KeyboardInterrupt
+
+    def _measure(self) -> bool:
+        """Measure the network as it would be shipped now, and keep the better one; False where it is not finite."""
+        state, shipped = self.state, self._shipped()
         if not all_finite(shipped):
-            state.ended = "non_finite"
-            return
-        score = self._score(shipped) if self.held else None
-        since = state.losses[state.log[-1]["iteration"] :]
-        line = {
-            "iteration": state.iteration,
-            "loss": sum(since) / max(1, len(since)),
-            "recall_at_1": score,
-            "seconds": round(seconds, 1),
-        }
+            return False
+        since = state.losses[state.log[-1].iteration :]
+        mean = sum(since) / max(1, len(since))
+        line = Line(state.iteration, mean, self._numbers(shipped), time.monotonic() - self.clock)
         state.log.append(line)
-        best = state.best_log["recall_at_1"]
-        if score is None or best is None or score > best + self.limits.worth:
-            state.best, state.best_log, state.since_best = shipped, line, 0
+        if self._better(line):
+            state.best, state.best_line, state.since_best = shipped, line, 0
         else:
             state.since_best += 1
-        state.seconds = seconds
-        self._save(state, out)
+        self._save()
+        return True
 
-    def _score(self, shipped: Mapping[str, torch.Tensor]) -> float:
-        current = weights_of(self.moving)
-        put(shipped, self.moving)
+    def _better(self, line: Line) -> bool:
+        score, best = (one.numbers[self.job.score.key] for one in (line, self.state.best_line))
+        # With nothing measured, the last network is the best that is known of.
+        return score is None or best is None or math.isnan(best) or score > best + self.limits.worth
+
+    def _shipped(self) -> State:
+        return state_of(self.job.module) if self.job.averages is None else self.job.averages.shipped()
+
+    def _numbers(self, shipped: State) -> dict[str, float | None]:
+        module, fabric = self.job.module, self.job.fabric
+        current = state_of(module)
+        put(shipped, module)
         try:
-            return self.held.recall(self.moving)
+            with random_numbers_kept(fabric.device):
+                measured = fabric.broadcast(dict(self.job.measure()))
         finally:
-            put(current, self.moving)
+            put(current, module)
+        return {self.job.score.key: None, **measured}
 
-    def _restore(self, state: RunState) -> None:
-        put(state.moving, self.moving)
-        self.averages.mean = {name: value.clone() for name, value in state.mean.items()}
-        if state.optimizer:
-            self.optimizer.load_state_dict(state.optimizer)
+    def _first_state(self) -> RunState:
+        """A run that has done nothing yet; the start is its first good network."""
+        shipped = self._shipped()
+        line = Line(0, None, self._numbers(shipped), 0.0)
+        settings = json.loads(json.dumps(self.job.settings))
+        return RunState(settings, current=shipped, best=shipped, best_line=line, log=[line])
 
-    def _save(self, state: RunState, out: Path) -> None:
-        state.moving = weights_of(self.moving)
-        state.mean = {name: value.clone() for name, value in self.averages.mean.items()}
-        state.optimizer = self.optimizer.state_dict()
-        if self.fabric.is_global_zero:
-            state.save(out)
+    def _restore(self) -> None:
+        job, state, fabric = self.job, self.state, self.job.fabric
+        put(state.current, job.module)
+        if job.averages is not None:
+            job.averages.start, job.averages.mean = state.start, state.mean
+        job.optimizer.load_state_dict(state.optimizer)
+        fabric.strategy.precision.load_state_dict(state.precision)
+        if fabric.global_rank < len(state.random):  # else one of more processes than there were
+            set_random_numbers(state.random[fabric.global_rank], fabric.device)
 
-    def _over(self, until: float | None) -> bool:
-        """Whether the time is up, by the clock of the first process, so that all stop together."""
-        if until is None:
-            return False
-        return bool(self.fabric.broadcast(time.monotonic() >= until))
+    def _save(self) -> None:
+        job, state, fabric = self.job, self.state, self.job.fabric
+        state.current = state_of(job.module)
+        if job.averages is not None:
+            state.start, state.mean = job.averages.start, job.averages.mean
+        state.optimizer = job.optimizer.state_dict()
+        state.precision = fabric.strategy.precision.state_dict()
+        state.random = everyone(fabric, random_numbers(fabric.device))
+        state.seconds = time.monotonic() - self.clock
+        if fabric.is_global_zero:
+            state.save(self.out)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ExtraError, InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MARGIN = 0.2
 
@@ -15,7 +16,7 @@ MARGIN = 0.2
 class EmbeddingLoss(ABC):
     """From raw embeddings (B, d) and labels (B,) to one number.
 
-    normalized   whether the loss, and then retrieval, looks at the embeddings on the unit circle
+    normalized   whether the loss, and then retrieval, looks at the embeddings on the unit sphere
     length       mean squared length that embeddings should have at the start
     each         pictures of a class in a batch
     rates        learning rates that suit it, of the linear layer and of the trunk
@@ -34,7 +35,7 @@ class EmbeddingLoss(ABC):
 
 
 class SemiHardTriplet(EmbeddingLoss):
-    """Mean of max(0, |a − p| − |a − n| + margin) over the semi-hard triplets, on the unit circle.
+    """Mean of max(0, |a − p| − |a − n| + margin) over the semi-hard triplets, on the unit sphere.
 
     Semi-hard: the negative is farther from the anchor than the positive, but by less than the margin. A batch
     without any costs nothing and teaches nothing.
@@ -91,7 +92,7 @@ LOSSES: dict[str, type[SemiHardTriplet] | type[NPair]] = {"triplet": SemiHardTri
 def loss_by_name(name: str) -> EmbeddingLoss:
     """The loss that a person names."""
     if name not in LOSSES:
-        raise InputError(f"There is no loss {name!r}: take {' or '.join(LOSSES)}.")
+        raise InputError(f"There is no loss {name!r}: take {' or '.join(LOSSES)}.", field="loss")
     return LOSSES[name]()
 
 

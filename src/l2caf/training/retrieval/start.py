@@ -1,109 +1,29 @@
-"""Before training: readable pictures, the part that moves, a start from the principal axes, held-out R@1."""
+"""Before training: where the features come from, a start from their principal axes, and how good it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...datasets import Dataset, Sample
-from ...errors import DatasetError, L2cafError
-from ...images import open_image
+from ...errors import DatasetError
 from ...networks.embedding import Backbone, EmbeddingNetwork
-from ...retrieval.scores import recalled, retrieve
+from ...progress import Progress, silent
 from ..batches import Ints
 from ..freezing import EVERYTHING, NOTHING, Cut
 from ..sources import LivePictures, Source, Views, store_features
+from .held_out import HeldOut, run_from_cut
 from .projection import pca
-
-
-class Moving(nn.Module):
-    """From features at the cut to embeddings; its parameters are the network's own.
-
-    It stays in eval mode: the batches are small and of few classes, and statistics taken from them would be worse
-    than those that the backbone brings.
-    """
-
-    def __init__(self, network: EmbeddingNetwork, cut: Cut) -> None:
-        super().__init__()
-        self.upper = cut.upper
-        self.pool = network.pool
-        self.embed = network.embed
-        self.eval()
-
-    def pooled(self, features: Tensor) -> Tensor:
-        return self.pool(self.upper(features))
-
-    def forward(self, features: Tensor) -> Tensor:
-        return self.embed(self.pooled(features))
-
-
-AT_ONCE = 64  # pictures that run through a network together
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Pictures by their places in a source, their labels, and how embeddings of them are compared."""
-
-    source: Source
-    places: Ints
-    labels: Ints
-    normalized: bool
-    device: torch.device
-
-    def __bool__(self) -> bool:
-        return len(self.places) > 0
-
-    def recall(self, part: Callable[[Tensor], Tensor]) -> float:
-        """The share of the pictures whose nearest other one is of their class; `part` goes on from the cut."""
-        embeddings = run_from_cut(part, self.source, self.places, device=self.device)
-        found = retrieve(embeddings.numpy(), self.labels, normalized=self.normalized, top=1)
-        return float(recalled(found, self.labels, rank=1).mean())
-
-
-def run_from_cut(part: Callable[[Tensor], Tensor], source: Source, places: Ints, *, device: torch.device) -> Tensor:
-    """What a part of a network makes of the plain view of pictures, without gradients, on the processor."""
-    with torch.no_grad():
-        made = [
-            part(source.plain(places[first : first + AT_ONCE]).to(device)).float().cpu()
-            for first in range(0, len(places), AT_ONCE)
-        ]
-    return torch.cat(made)
-
 
 ENOUGH = 4096  # pictures whose features tell the principal axes
 
 
-def readable(dataset: Dataset) -> tuple[Dataset, Mapping[str, str]]:
-    """The dataset without pictures that cannot be read or have no label, and the sentences that say why."""
-    if not len(dataset):
-        raise DatasetError(f"{dataset.name} has no pictures to train on: check the folder and the choice of classes.")
-    with ThreadPoolExecutor(4) as pool:
-        faults = list(pool.map(_fault, dataset.samples))
-    kept = tuple(sample for sample, fault in zip(dataset.samples, faults, strict=True) if not fault)
-    bad = {sample.name: fault for sample, fault in zip(dataset.samples, faults, strict=True) if fault}
-    if not kept:
-        raise DatasetError(f"No picture of {dataset.name} can be read ({next(iter(bad.values()))}).")
-    _check_classes(dataset, kept)
-    return replace(dataset, samples=kept), bad
-
-
-def _fault(sample: Sample) -> str:
-    if sample.label is None:
-        return "it has no label, so it belongs to no class"
-    try:
-        open_image(sample.path)
-    except L2cafError as error:
-        return str(error)
-    return ""
-
-
-def _check_classes(dataset: Dataset, kept: Sequence[Sample]) -> None:
-    labels, counts = np.unique([sample.label or 0 for sample in kept], return_counts=True)
+def check_classes(dataset: Dataset) -> None:
+    """Refuse what has no pairs to learn from."""
+    labels, counts = np.unique(labels_of(dataset.samples), return_counts=True)
     if len(labels) < 2:
         raise DatasetError(f"{dataset.name} has one class, which leaves nothing to tell apart: give two or more.")
     if counts.min() < 2:
@@ -132,7 +52,7 @@ def source_of(
     held_out: Ints,
     device: torch.device,
     seed: int,
-    watch: Callable[[int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> Source:
     """Features at the cut: stored, of a few views a picture; or read anew each time where `views` is 0.
 
@@ -150,7 +70,7 @@ def source_of(
     if views == 0 or cut.at == NOTHING:
         return LivePictures(samples, shown, lower=lower, seed=seed)
     kept = frozenset(held_out.tolist())
-    return store_features(samples, shown, views, lower=lower, seed=seed, plain_only=kept, watch=watch)
+    return store_features(samples, shown, views, lower=lower, seed=seed, plain_only=kept, progress=progress)
 
 
 def start_from_backbone(
@@ -177,11 +97,12 @@ def scores_before_training(network: EmbeddingNetwork, cut: Cut, held: HeldOut, *
         torch.manual_seed(seed)
         random = torch.nn.Linear(network.embed.in_features, network.dimension).to(held.device)
 
-    def pooled(maps: Tensor) -> Tensor:
-        return network.pool(cut.upper(maps))
+    def all_three(maps: Tensor) -> Tensor:
+        pooled = network.pool(cut.upper(maps))
+        return torch.cat([network.embed(pooled), pooled, random(pooled)], dim=1)
 
-    return {
-        "embedding": held.recall(lambda maps: network.embed(pooled(maps))),
-        "pooled": held.recall(pooled),
-        "random": held.recall(lambda maps: random(pooled(maps))),
-    }
+    made = run_from_cut(all_three, held.source, held.places, device=held.device)
+    sizes = [network.dimension, network.embed.in_features, network.dimension]
+    parts = made.split(sizes, dim=1)
+    names = ("embedding", "pooled", "random")
+    return {name: held.recall_of(part.contiguous()) for name, part in zip(names, parts, strict=True)}

@@ -1,0 +1,97 @@
+"""`Job`: what the trainer has to know of a training, and `TrainingResult`: what it came to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from .curves import Score
+from .state import Averages, Line
+
+
+@dataclass(kw_only=True, eq=False)
+class Job(ABC):
+    """A training, ready to go; a recipe prepares it.
+
+    fabric      device, precision and processes
+    module      what is trained; its parameters and buffers are the state of the run
+    optimizer   of the module's parameters, as `fabric.setup` gave it
+    score       decides which network is the best, and when it gets no better
+    settings    all that decides what the run does, as JSON values; another run must not go on from its state
+    averages    a running mean of the weights, which is then measured and shipped in place of the weights themselves
+    before      the same score of other networks, such as the start, to compare with
+    bad         pictures that were left out, and why
+    notes       what else should stand in the log, as JSON values
+    """
+
+    fabric: Any
+    module: nn.Module
+    optimizer: Any
+    score: Score
+    settings: Mapping[str, Any]
+    averages: Averages | None = None
+    before: Mapping[str, float] = field(default_factory=dict)
+    bad: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @abstractmethod
+    def loss(self, iteration: int) -> Tensor:
+        """One number with a gradient, a function of the module, the iteration and the random numbers alone."""
+
+    @abstractmethod
+    def measure(self) -> Mapping[str, float]:
+        """Numbers of the module as it is now, without gradients; the score is missing where nothing can tell it."""
+
+    @abstractmethod
+    def save(self, out: Path, run: Mapping[str, Any]) -> Path:
+        """Write the module as it is now into a folder; `run` is what the run came to, to be kept with it."""
+
+
+class Ended(StrEnum):
+    """Why a run ended."""
+
+    ITERATIONS = "iterations"
+    MINUTES = "minutes"
+    NO_BETTER = "no better"
+    NON_FINITE = "non_finite"
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Where the network is, and what was measured; all of it also stands in log.json."""
+
+    checkpoint: Path
+    score: Score
+    settings: Mapping[str, Any]
+    ended: Ended
+    iterations: int
+    seconds: float
+    before: Mapping[str, float]
+    best: Line
+    curve: tuple[Line, ...]
+    losses: tuple[float, ...]
+    bad: Mapping[str, str]
+    notes: Mapping[str, Any]
+
+    def summary(self) -> dict[str, Any]:
+        """All but the curves, as JSON values."""
+        return {
+            "settings": dict(self.settings),
+            "ended": str(self.ended),
+            "iterations": self.iterations,
+            "seconds": round(self.seconds, 1),
+            "before": dict(self.before),
+            "best": self.best.as_dict(),
+            **self.notes,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The document of a run."""
+        curve = [line.as_dict() for line in self.curve]
+        return {**self.summary(), "bad": dict(self.bad), "curve": curve, "losses": list(self.losses)}
