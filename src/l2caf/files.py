@@ -1,12 +1,14 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, JSON among them."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from .errors import FileError, L2cafError
 
@@ -36,6 +38,13 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileError(f"'{path}' could not be written ({reason}); choose another place or free this one.") from error
     finally:
         _remove(temporary)
+
+
+def write_json(path: str | os.PathLike[str], document: Any, *, indent: int = 1) -> None:
+    """Write a document, whole or not at all; NaN and infinity, which JSON does not have, are refused."""
+    with write_whole(path) as temporary:
+        text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def _remove(temporary: Path) -> None:

@@ -171,7 +171,7 @@ def test_all_methods_are_measured_at_every_stage(network: nn.Module, images: Ten
             assert (values <= 1 + 1e-9).all()
         assert found.maps[name].shape == (4, 64, 64)
     assert found.methods["gradcam"].is_signed
-    json.dumps(found.as_json(), allow_nan=False)
+    json.dumps(found.as_dict(), allow_nan=False)
 
 
 def test_the_network_is_untouched_and_the_global_random_state_too(network: nn.Module, images: Tensor) -> None:

@@ -66,7 +66,7 @@ def test_every_way_to_a_map_is_timed(make: Callable[[], nn.Module], solver: str)
     assert found.paper == {}
     assert calls == [("timing mine", done, 4) for done in (1, 2, 3, 4)]
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
-    json.dumps(found.as_json(), allow_nan=False)
+    json.dumps(found.as_dict(), allow_nan=False)
 
 
 class Waiting(nn.Module):

@@ -40,46 +40,26 @@ def command(
     l2caf animate photo.jpg --class espresso --out espresso.gif
     l2caf animate photo.jpg --seed 7 --frames 80
     """
-    from ..images import open_image
     from ..rendering.style import Style
-    from ..tasks.outputs import target
+    from ..tasks.animate import AnimateRequest, animate_filter
+    from ..tasks.network import NetworkChoice, part_named
 
-    style = Style(colormap=colormap, contours=contours)
-    style.check()
-    photograph = open_image(image)
-    path = target(out, f"{image.stem}-converging", ending=".gif")
-    model = options.model(network, weights, device=device, whole=whole)
-
-    from ..tasks.animate import film
-
-    with terminal.working("descending"):
-        index = model.class_index(of_class) if of_class else None
-        shown = film(
-            model,
-            photograph,
-            of_class=index,
-            frames=frames,
-            steps=steps,
-            seed=seed,
-            layer=layer,
-            select=options.part(select),
-        )
-        shown.save(path, style)
-    report = {
-        "file": str(image),
-        "network": model.name,
-        "layer": shown.layer,
-        "about": shown.about,
-        "outcome": shown.outcome,
-        "steps": shown.taken,
-        "frames": len(shown.steps),
-        "loss": [float(shown.losses[0]), float(shown.losses[-1])],
-        "agreement": {"cosine": shown.agreement, "with": shown.found_by},
-        "picture": str(path),
-    }
+    request = AnimateRequest(
+        image,
+        out,
+        NetworkChoice(network, weights, layer, part_named(select), whole, device),
+        of_class,
+        Style(colormap=colormap, contours=contours),
+        frames=frames,
+        steps=steps,
+        seed=seed,
+    )
+    with terminal.bar(f"loading {network}") as progress:
+        result = animate_filter(request, progress=progress)
     if as_json:
-        terminal.print_json(report)
+        terminal.print_json(result.as_dict())
         return 0
+    shown = result.film
     console = terminal.output()
     console.print(
         f"{shown.about}, layer {shown.layer}: {shown.taken} steps ({shown.outcome}),"
@@ -87,5 +67,5 @@ def command(
         highlight=False,
     )
     console.print(f"cosine with the filter of {shown.found_by}: {shown.agreement:.5f}", highlight=False)
-    console.print(str(path), highlight=False, soft_wrap=True)
+    console.print(str(result.picture), highlight=False, soft_wrap=True)
     return 0

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from . import options, terminal
-
-if TYPE_CHECKING:
-    from ..tasks.compare import Comparison
 
 
 def command(
@@ -40,30 +37,21 @@ def command(
     l2caf compare photo.jpg --class espresso --out comparison.png
     l2caf compare photo.jpg --network torchvision:vgg16 --contours
     """
-    from ..images import open_image
     from ..rendering.style import Style
-    from ..tasks.outputs import target
+    from ..tasks.compare import CompareRequest, compare_methods
+    from ..tasks.network import NetworkChoice, part_named
 
-    style = Style(colormap=colormap, contours=contours)
-    style.check()
-    photograph = open_image(image)
-    path = target(out, f"{image.stem}-compare", ending=".png")
-    model = options.model(network, weights, device=device, whole=whole)
-
-    from ..images import save_picture
-    from ..tasks.compare import compare
-
-    with terminal.working("comparing"):
-        comparison = compare(
-            model,
-            photograph,
-            of_class=model.class_index(of_class) if of_class else None,
-            layer=layer,
-            select=options.part(select),
-        )
-        save_picture(comparison.sheet(style, heading=image.name), path)
+    request = CompareRequest(
+        image,
+        out,
+        NetworkChoice(network, weights, layer, part_named(select), whole, device),
+        of_class,
+        Style(colormap=colormap, contours=contours),
+    )
+    with terminal.bar(f"loading {network}") as progress:
+        result = compare_methods(request, progress=progress)
     if as_json:
-        terminal.print_json(_document(comparison, image, path))
+        terminal.print_json(result.as_dict())
         return 0
     console = terminal.output()
     rows = [
@@ -73,29 +61,8 @@ def command(
             one.outcome or "-",
             f"does not fit: {one.refusal}" if one.refusal else "shown",
         ]
-        for one in comparison.contestants
+        for one in result.comparison.answers
     ]
     console.print(terminal.table(["method", "solver", "outcome", "cell"], rows))
-    console.print(f"{path}", highlight=False, soft_wrap=True)
+    console.print(f"{result.picture}", highlight=False, soft_wrap=True)
     return 0
-
-
-def _document(comparison: Comparison, image: Path, path: Path) -> dict[str, Any]:
-    return {
-        "file": str(image),
-        "network": comparison.network,
-        "layer": comparison.layer,
-        "predicted": comparison.prediction.as_dict() if comparison.prediction else None,
-        "class": comparison.about.as_dict() if comparison.about else None,
-        "methods": [
-            {
-                "method": one.title,
-                "fits": one.heatmap is not None,
-                "solver": one.solver or None,
-                "outcome": one.outcome or None,
-                "refusal": one.refusal or None,
-            }
-            for one in comparison.contestants
-        ],
-        "picture": str(path),
-    }

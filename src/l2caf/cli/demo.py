@@ -18,26 +18,12 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
     l2caf demo
     l2caf demo --out pictures
     """
-    from ..tasks.outputs import ready_folder
+    from ..tasks.demo import DemoRequest, demonstrate
 
-    ready_folder(out)
-    model = options.model(options.DEFAULT_NETWORK, None, device="cpu")
-
-    from ..tasks.demo import exhibits
-
-    made = []
-    stages = exhibits(model, out)
-    with terminal.bar("drawing", len(stages)) as progress:
-        for stage in stages:
-            made.append(stage())
-            progress("drawing", len(made), len(stages))
+    with terminal.bar("loading") as progress:
+        result = demonstrate(DemoRequest(out), progress=progress)
     if as_json:
-        terminal.print_json(
-            {
-                "network": model.name,
-                "pictures": [{"picture": str(one.path), "shows": one.shows, "measured": one.measured} for one in made],
-            }
-        )
+        terminal.print_json(result.as_dict())
         return 0
     console = terminal.output()
     rows = [
@@ -45,8 +31,8 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
             one.path.name,
             "\n".join([one.shows, *(f"  {key}: {value:.3f}" for key, value in one.measured.items())]),
         ]
-        for one in made
+        for one in result.exhibits
     ]
     console.print(terminal.table(["picture", "what it shows"], rows))
-    console.print(f"{len(made)} pictures in {out}", highlight=False, soft_wrap=True)
+    console.print(f"{len(rows)} pictures in {out}", highlight=False, soft_wrap=True)
     return 0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError
-from ..tasks.question import Question, check_classes
 from . import options, terminal
 
 if TYPE_CHECKING:
-    from ..tasks.explained import Explained, Failed, Written
+    from ..tasks.explain import ExplainResult
+    from ..tasks.explained import Written
 
 SHOWN = 100  # rows of the closing table; a folder of thousands would bury the summary
 
@@ -78,120 +77,53 @@ def command(
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..rendering.style import Style
-    from ..tasks.outputs import gathered, ready_folder
+    from ..tasks.explain import ExplainRequest, explain_photographs
+    from ..tasks.network import NetworkChoice, part_named
+    from ..tasks.question import Question
 
-    asked: dict[str, Any] = {
-        "method": method,
-        "top": top,
-        "published": published,
-        "filter": filter,
-        "solver": solver,
-        "seed": seed,
-        "about_a_class": signed,
-    }
-    # What contradicts itself is said before anything is loaded.
-    check_classes(bool(classes), top)
-    Question(**asked)
-    style = Style(colormap=colormap, contours=contours, box=box, signed=signed)
-    style.check()
-    files, refused = gathered(images, out=out)
-    if not files:
-        raise refused[0][1] if refused else InputError("There are no photographs: give files or folders.")
-    for _, error in refused:
-        terminal.warn(str(error))
-    ready_folder(out)
-    model = options.model(network, weights, device=device, whole=whole)
-    question = Question(**asked, classes=[model.class_index(text) for text in classes or []])
-
-    from ..tasks.explained import Failed, Writer
-    from ..tasks.photographs import explain_files
-
-    writer = Writer(out, files, question, style, bare=bare, npy=npy)
-    written: list[Written] = []
-    failed = [Failed(path, error) for path, error in refused]
-    with terminal.bar("explaining", len(files)) as progress:
-        answers = explain_files(
-            model,
-            files,
-            question.as_method(),
-            layer=layer,
-            select=options.part(select),
-            batch=batch,
-            signed=signed,
-        )
-        for done, found in enumerate(answers, start=1):
-            if isinstance(found, Failed):
-                failed.append(found)
-                if len(files) > 1:
-                    terminal.warn(str(found.error))
-            else:
-                written.append(writer.write(found, network=model.name))
-            progress("explaining", done, len(files))
+    request = ExplainRequest(
+        images,
+        out,
+        NetworkChoice(network, weights, layer, part_named(select), whole, device),
+        Question(
+            method,
+            tuple(classes or ()),
+            top=top,
+            published=published,
+            filter=filter,
+            solver=solver,
+            seed=seed,
+        ),
+        Style(colormap=colormap, contours=contours, box=box, signed=signed),
+        bare=bare,
+        npy=npy,
+        batch=batch,
+    )
+    with terminal.bar(f"loading {network}") as progress:
+        result = explain_photographs(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     if as_json:
-        terminal.print_json(_document(model.name, question.title, written, failed))
-    elif written:
-        _report(written, failed, out)
+        terminal.print_json(result.as_dict())
+    elif result.written:
+        _report(result, out)
     else:
-        terminal.fail(_nothing(failed), as_json=False)
-    return 0 if written else 2
+        terminal.fail(result.nothing(where="the lines above say why"), as_json=False)
+    return 0 if result.written else 2
 
 
-def _report(written: list[Written], failed: list[Failed], out: Path) -> None:
+def _report(result: ExplainResult, out: Path) -> None:
     console = terminal.output()
     columns = ["file", "predicted", "layer", "solver", "outcome", "picture"]
+    written = result.written
     console.print(terminal.table(columns, (_row(one) for one in written[:SHOWN])))
     if len(written) > SHOWN:
         console.print(f"… and {len(written) - SHOWN} more")
-    skipped = f", {len(failed)} skipped" if failed else ""
+    skipped = f", {len(result.failed)} skipped" if result.failed else ""
     plural = "" if len(written) == 1 else "s"
     console.print(f"{len(written)} photograph{plural} explained{skipped}; pictures in {out}", highlight=False)
 
 
-def _nothing(failed: list[Failed]) -> str:
-    """The sentence for a run in which no photograph went well."""
-    if len(failed) == 1:
-        return str(failed[0].error)
-    return f"None of the {len(failed)} photographs could be explained: the lines above say why."
-
-
 def _row(one: Written) -> list[str]:
     found = one.explained
-    outcomes = ", ".join(dict.fromkeys(each.outcome for each in found.maps if each.outcome))
     pictures = ", ".join(path.name for path in one.pictures)
     predicted = str(found.prediction) if found.prediction else "-"
-    return [str(found.file), predicted, found.layer, found.solver or "-", outcomes or "-", pictures]
-
-
-def _document(network: str, method: str, written: list[Written], failed: list[Failed]) -> dict[str, Any]:
-    return {
-        **({} if written else {"error": _nothing(failed).replace("the lines above say why", "see 'failed'")}),
-        "network": network,
-        "method": method,
-        "images": [_entry(one) for one in written],
-        "failed": [{"file": str(one.file), "error": str(one.error)} for one in failed],
-    }
-
-
-def _entry(one: Written) -> dict[str, Any]:
-    found: Explained = one.explained
-    return {
-        "file": str(found.file),
-        "predicted": found.prediction.as_dict() if found.prediction else None,
-        "layer": found.layer,
-        "solver": found.solver or None,
-        "reason": found.reason or None,
-        "endpoint": found.endpoint or None,
-        "maps": [
-            {
-                "class": each.about.as_dict() if each.about else None,
-                "outcome": each.outcome or None,
-                "loss": each.loss,
-                "steps": each.steps,
-                "evaluations": each.evaluations,
-                "box": each.box,
-            }
-            for each in found.maps
-        ],
-        "pictures": [str(path) for path in one.pictures],
-        "npy": str(one.numbers) if one.numbers else None,
-    }
+    return [str(found.file), predicted, found.layer, found.solver or "-", ", ".join(found.outcomes) or "-", pictures]

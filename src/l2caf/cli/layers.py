@@ -27,8 +27,9 @@ def command(
     """
     with terminal.working(f"looking through {network}"):
         from ..networks.untrained import layers_of
+        from ..tasks.network import part_named
 
-        rows, default = layers_of(network, select=options.part(select))
+        rows, default = layers_of(network, select=part_named(select))
     if as_json:
         document: list[dict[str, Any]] = [
             {

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..errors import InputError
 from . import options, terminal
-
-if TYPE_CHECKING:
-    from ..retrieval.index import Gallery
-    from ..retrieval.match import Matches, Seen
 
 
 def command(
@@ -64,47 +60,30 @@ def command(
     l2caf match bird.jpg birds/ --network out/embedding.safetensors --top 8
     l2caf match bird.jpg birds/ --contrast 1:3 --signed
     """
-    from ..images import open_image
     from ..rendering.style import Style
-    from ..tasks.outputs import gathered, ready_folder
+    from ..tasks.match import MatchRequest, match_pictures
+    from ..tasks.network import NetworkChoice
 
-    ranks = _ranks(contrast)
-    if top < 1:
-        raise InputError(f"{top} asks for no neighbour: give 1 or more.", field="top")
-    style = Style(colormap=colormap, contours=contours, signed=signed)
-    style.check()
-    open_image(query)  # a query that is no picture is told before a gallery is embedded
-    files, refused = gathered([gallery], out=out)
-    if refused or not files:
-        raise refused[0][1] if refused else InputError(f"'{gallery}' holds no pictures but our own: give another.")
-    ready_folder(out)
-
-    from ..files import write_whole
-    from ..images import save_picture
-    from ..retrieval.embed import Embedding
-    from ..retrieval.index import CACHE, open_gallery
-    from ..retrieval.match import match
-    from ..tasks.match import sheet
-
-    model = options.model(network, weights, device=device).as_embedding()
-    with terminal.bar("embedding", len(files)) as progress:
-        found = open_gallery(gallery, files, Embedding().on(model), cache=out / CACHE, progress=progress)
-    for bad in found.bad:
-        terminal.warn(bad.message)
-    with terminal.working("explaining"):
-        matches = match(model, query, found, top=top, contrast=ranks, layer=layer)
-        picture = save_picture(sheet(matches, style), out / f"{query.stem[:100]}-match.png")
-    document = _document(matches, found, picture)
-    with write_whole(out / f"{query.stem[:100]}-match.json") as temporary:
-        temporary.write_text(terminal.as_json(document), encoding="utf-8")
+    request = MatchRequest(
+        query,
+        gallery,
+        out,
+        NetworkChoice(network, weights, layer, device=device),
+        top,
+        _ranks(contrast),
+        Style(colormap=colormap, contours=contours, signed=signed),
+    )
+    with terminal.bar(f"loading {network}") as progress:
+        result = match_pictures(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     if as_json:
-        terminal.print_json(document)
+        terminal.print_json(result.as_dict())
         return 0
     console = terminal.output()
+    matches = result.matches
     heads = ["#", matches.unit, "picture", "outcome"]
-    rows = [[str(pair.rank), f"{pair.score:.4g}", pair.name, pair.of_query.outcome] for pair in matches.pairs]
+    rows = [[str(pair.rank), f"{pair.score:.4g}", pair.name, str(pair.of_query.outcome)] for pair in matches.pairs]
     console.print(terminal.table(heads, rows, right=["#", matches.unit]))
-    console.print(str(picture), highlight=False, soft_wrap=True)
+    console.print(str(result.picture), highlight=False, soft_wrap=True)
     return 0
 
 
@@ -115,35 +94,3 @@ def _ranks(text: str | None) -> tuple[int, int] | None:
     if not (ours.isdecimal() and theirs.isdecimal()):
         raise InputError(f"{text} names no two neighbours: give their ranks, as in 1:3.", field="contrast")
     return int(ours), int(theirs)
-
-
-def _document(matches: Matches, gallery: Gallery, picture: Path) -> dict[str, Any]:
-    contrast = matches.contrast
-    return {
-        "query": str(matches.query),
-        "network": matches.network,
-        "layer": matches.layer,
-        "compared_by": matches.unit,
-        "gallery": len(gallery.index),
-        "neighbours": [
-            {
-                "rank": pair.rank,
-                "file": str(pair.file),
-                "folder": pair.group or None,
-                matches.unit: pair.score,
-                "in_query": _entry(pair.of_query),
-                "in_neighbour": _entry(pair.of_neighbour),
-            }
-            for pair in matches.pairs
-        ],
-        "contrast": contrast
-        and {"for": contrast.ours, "rather_than": contrast.theirs, "in_query": _entry(contrast.seen)},
-        "failed": [{"file": str(gallery.files[bad.name]), "error": bad.message} for bad in gallery.bad],
-        "picture": str(picture),
-    }
-
-
-def _entry(seen: Seen) -> dict[str, Any]:
-    from ..rendering.style import box_of
-
-    return {"outcome": seen.outcome, "box": box_of(seen.heat)}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..methods.table import FILTERS, METHODS, SOLVERS
 from ..networks.catalogue import DEFAULT, forms
-
-if TYPE_CHECKING:
-    from ..networks.model import Model
 
 NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "What is written"
 
@@ -67,18 +64,3 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 
 DEFAULT_NETWORK = DEFAULT
 DEFAULT_OUT = Path("l2caf-out")
-
-
-def model(network: str, weights: Path | None, *, device: str, whole: bool = False) -> Model:
-    """Load what the options name."""
-    from ..networks.catalogue import load
-    from . import terminal
-
-    with terminal.working(f"loading {network}"):
-        found = load(network, weights=weights, device=device)
-    return found.whole() if whole else found
-
-
-def part(select: str | None) -> str | int | None:
-    """Which part of the network's answer: an index where it is a number, else a key."""
-    return int(select) if select is not None and select.lstrip("-").isdigit() else select

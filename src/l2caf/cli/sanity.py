@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import ImageError, InputError
 from ..methods.table import METHODS
 from . import options, terminal
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from collections.abc import Sequence
 
     from ..evaluation.verdicts import Finding, Sanity
 
 TESTS = "How it is tested"
-FEW = 3  # photographs; with fewer there is too little to compare with, and the installed ones join in
 
 
 def command(
@@ -69,85 +66,27 @@ def command(
     l2caf sanity holiday/ --method l2caf --method gradcam --seeds 5
     l2caf sanity holiday/ --network torchvision:resnet50 --stages 0 --out trust
     """
-    if stages == 1 or stages < 0:
-        raise InputError(f"{stages} is no cascade: give 2 or more, or 0 for every layer.", field="stages")
-    names = METHODS.checked(method or METHODS.default_in("evaluate"))
-    photographs = _photographs(images or [], out)
-    from ..tasks.outputs import ready_folder
+    from ..tasks.network import NetworkChoice, part_named
+    from ..tasks.sanity import SanityRequest, check_sanity
 
-    ready_folder(out)
-    model = options.model(network, weights, device=device)
-
-    from ..evaluation.randomize import cascade
-    from ..evaluation.sanity import sanity_check
-
-    batch = model.batch([model.prepare(photograph).input for photograph in photographs.values()])
-    plan = cascade(model.network, batch, stages=stages or None)
-    with terminal.bar("randomising") as progress:
-        found = sanity_check(
-            model.network,
-            batch,
-            methods=names,
-            seeds=seeds,
-            stages=plan,
-            layer=layer,
-            select=options.part(select),
-            progress=progress,
-        )
-    document = {"network": model.name, "photographs": list(photographs), **found.as_json()}
-    first = next(iter(photographs))
-    written = _write(found, document, out, model.name, model.view(photographs[first]), name=first)
-    document["written"] = [str(path) for path in written]
+    request = SanityRequest(
+        images or [],
+        out,
+        NetworkChoice(network, weights, layer, part_named(select), device=device),
+        method or METHODS.default_in("evaluate"),
+        seeds,
+        stages,
+    )
+    with terminal.bar(f"loading {network}") as progress:
+        result = check_sanity(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     if as_json:
-        terminal.print_json(document)
+        terminal.print_json(result.as_dict())
     else:
-        _report(found, written)
+        _report(result.found, result.written)
     return 0
 
 
-def _photographs(paths: list[Path], out: Path) -> dict[str, Image.Image]:
-    """The photographs by name, and the installed ones where too few are given."""
-    from ..images import open_image
-    from ..tasks.outputs import gathered
-    from ..tasks.samples import SAMPLES, sample_path
-
-    files, refused = gathered(paths, out=out)
-    if paths and not files:
-        raise refused[0][1] if refused else InputError("There are no photographs: give files or folders.")
-    for _, error in refused:
-        terminal.warn(str(error))
-    opened = {}
-    for file in files:
-        try:
-            opened[str(file)] = open_image(file)
-        except ImageError as error:
-            if len(files) == 1:
-                raise
-            terminal.warn(str(error))
-    if paths and not opened:
-        raise InputError(f"None of the {len(files)} photographs can be read: the lines above say why.")
-    if len(opened) < FEW:
-        opened |= {str(sample_path(name)): open_image(sample_path(name)) for name in SAMPLES}
-    return opened
-
-
-def _write(
-    found: Sanity, document: dict[str, Any], out: Path, network: str, view: Image.Image, *, name: str
-) -> list[Path]:
-    from ..files import write_whole
-    from ..images import save_picture
-    from ..rendering.figures import save
-    from ..tasks.sanity import plot, sheet
-
-    paths = [out / "sanity.json", out / "sanity.png", out / "sanity-maps.png"]
-    with write_whole(paths[0]) as temporary:
-        temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
-    save(plot(found, title=f"Do the maps of {network} depend on what it has learnt?"), paths[1])
-    save_picture(sheet(found, view, heading=f"{network}, randomised from the top: {Path(name).name}"), paths[2])
-    return paths
-
-
-def _report(found: Sanity, written: list[Path]) -> None:
+def _report(found: Sanity, written: Sequence[Path]) -> None:
     console = terminal.output()
     columns = ["method", "test", "verdict", "likeness kept (95 %)", "rank", "SSIM", "HOG"]
     rows = []

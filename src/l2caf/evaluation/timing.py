@@ -71,7 +71,7 @@ class Timing:
     paper: dict[str, float]
     refused: dict[str, str]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 

@@ -57,7 +57,7 @@ class Finding:
             return Verdict.FAILS
         return Verdict.PASSES if self.kept.high <= PASSED else Verdict.PARTLY
 
-    def as_json(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {
             "verdict": str(self.verdict),
             "kept": _interval(self.kept),
@@ -155,20 +155,20 @@ class MethodSanity:
             )
         return text
 
-    def as_json(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         document: dict[str, Any] = {
             "verdict": str(self.verdict),
             "sentence": self.sentence,
-            "logits": self.logits.as_json(),
-            "all": self.all_layers.as_json(),
+            "logits": self.logits.as_dict(),
+            "all": self.all_layers.as_dict(),
             "empty_maps": self.empty.mean(axis=(0, 2)).tolist(),
             "similarity": {kind: values.mean(axis=2).tolist() for kind, values in self.similarity.items()},
             "control": {kind: float(values.mean()) for kind, values in self.control.items()},
         }
         if self.is_signed:
             document["signed"] = {
-                "logits": self.at(0, view="signed").as_json(),
-                "all": self.at(-1, view="signed").as_json(),
+                "logits": self.at(0, view="signed").as_dict(),
+                "all": self.at(-1, view="signed").as_dict(),
             }
         return document
 
@@ -193,13 +193,13 @@ class Sanity:
         """How many layers are random, trained network first."""
         return [0, *(stage.depth for stage in self.stages)]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {
             "layer": self.layer,
             "images": self.images,
             "seeds": self.seeds,
             "stages": [{"random_layers": stage.depth, "down_to": stage.name} for stage in self.stages],
-            "methods": {name: found.as_json() for name, found in self.methods.items()},
+            "methods": {name: found.as_dict() for name, found in self.methods.items()},
             "refused": dict(self.refused),
         }
 

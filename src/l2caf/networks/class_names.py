@@ -93,9 +93,11 @@ def class_index(class_names: Sequence[str], text: str, *, network: str = "The ne
     if re.fullmatch(r"[+-]?\d+", wanted):
         return _checked(int(wanted), len(class_names), network)
     if not class_names:
-        raise ClassError(f"The classes of {network} have no names: give the class {text!r} by its number.")
+        raise ClassError(
+            f"The classes of {network} have no names: give the class {text!r} by its number.", field="class"
+        )
     if not wanted:
-        raise ClassError("The class is empty: give its number or its name.")
+        raise ClassError("The class is empty: give its number or its name.", field="class")
     names = [name.casefold() for name in class_names]
     word = re.compile(rf"\b{re.escape(wanted)}\b")
     for found in (
@@ -107,18 +109,19 @@ def class_index(class_names: Sequence[str], text: str, *, network: str = "The ne
             return found[0]
         if found:
             raise ClassError(
-                f"{text!r} fits {len(found)} classes of {network}: say which, {_listed(found, class_names)}."
+                f"{text!r} fits {len(found)} classes of {network}: say which, {_listed(found, class_names)}.",
+                field="class",
             )
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     found = [names.index(name) for name in near]
     hint = f"the nearest are {_listed(found, class_names)}" if found else "give its number or a part of its name"
-    raise ClassError(f"{network} has no class {text!r}: {hint}.")
+    raise ClassError(f"{network} has no class {text!r}: {hint}.", field="class")
 
 
 def _checked(index: int, count: int, network: str) -> int:
     if index < 0 or (count and index >= count):
         highest = f"from 0 to {count - 1}" if count else "from 0 on"
-        raise ClassError(f"{network} has no class {index}: its classes are numbered {highest}.")
+        raise ClassError(f"{network} has no class {index}: its classes are numbered {highest}.", field="class")
     return index
 
 

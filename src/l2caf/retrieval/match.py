@@ -26,6 +26,8 @@ from ..images import open_image
 from ..methods.attention_filter import AttentionFilter
 from ..networks.model import Model
 from ..objectives.output import Similarity
+from ..progress import Progress, silent
+from ..solution import Outcome
 from .embed import Vectors, on_circle
 from .index import Gallery
 
@@ -35,7 +37,7 @@ class Seen:
     """One map on one picture: `heat` is signed, in [-1, 1]; what speaks for is positive."""
 
     heat: npt.NDArray[np.float32] = field(repr=False)
-    outcome: str
+    outcome: Outcome
 
     @property
     def shown(self) -> npt.NDArray[np.float32]:
@@ -96,6 +98,7 @@ def match(
     top: int = 5,
     contrast: tuple[int, int] | None = None,
     layer: str | None = None,
+    progress: Progress = silent,
 ) -> Matches:
     """Find the nearest neighbours of a picture, and explain each pair; the query itself is no neighbour of its own.
 
@@ -103,7 +106,7 @@ def match(
                folder, or else the last.
     """
     if top < 1:
-        raise InputError(f"{top} neighbours were asked for: give 1 or more.")
+        raise InputError(f"{top} asks for no neighbour: give 1 or more.", field="top")
     image = open_image(query)
     with model.run([model.prepare(image).input], layer=layer) as recording:
         head = recording.head
@@ -111,7 +114,10 @@ def match(
         places, scores = _neighbours(gallery, query, raw, top)
         centre = _centre(gallery.index.vectors)
         targets = gallery.index.vectors[places] - centre
-        of_query = [_seen(head, target)[0] for target in targets]
+        of_query = []
+        for done, target in enumerate(targets, start=1):
+            of_query.append(_seen(head, target)[0])
+            progress("explaining", done, len(targets))
         images = [open_image(gallery.file(place)) for place in places]
         back = (on_circle(raw) if model.normalized else raw)[0] - centre
         of_neighbours = _seen(model.run([model.prepare(one).input for one in images], layer=layer).head, back)
@@ -152,7 +158,7 @@ def _neighbours(gallery: Gallery, query: Path, raw: Vectors, top: int) -> tuple[
 
 
 def _centre(vectors: Vectors) -> Vectors:
-    """The mean of the gallery; nought where a single picture is all of it, since that would leave nothing to ask."""
+    """The mean of the gallery; zero where a single picture is all of it, since that would leave nothing to ask."""
     return vectors.mean(axis=0) if len(vectors) > 1 else np.zeros_like(vectors[0])
 
 
@@ -160,16 +166,20 @@ def _seen(head: Head, target: Vectors) -> list[Seen]:
     """The maps of a batch for one target."""
     heatmap: Heatmap = AttentionFilter(Similarity(torch.from_numpy(target))).on(head)
     heats = heatmap.signed.cpu().float().numpy()
-    return [Seen(heat, str(outcome)) for heat, outcome in zip(heats, heatmap.solution.outcome, strict=True)]
+    return [Seen(heat, outcome) for heat, outcome in zip(heats, heatmap.solution.outcome, strict=True)]
 
 
 def _contrasted(pairs: tuple[Pair, ...], asked: tuple[int, int] | None) -> tuple[int, int] | None:
     if asked is not None:
         for rank in asked:
             if not 1 <= rank <= len(pairs):
-                raise InputError(f"There is no neighbour {rank}: the ranks run from 1 to {len(pairs)}.")
+                raise InputError(
+                    f"There is no neighbour {rank}: the ranks run from 1 to {len(pairs)}.", field="contrast"
+                )
         if asked[0] == asked[1]:
-            raise InputError(f"Neighbour {asked[0]} cannot be told from itself: give two ranks, such as 1:3.")
+            raise InputError(
+                f"Neighbour {asked[0]} cannot be told from itself: give two ranks, such as 1:3.", field="contrast"
+            )
         return asked
     if len(pairs) < 2:
         return None

@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image
 
 from ..errors import InputError, MethodError
-from ..heads.head import Head
-from ..heatmap import Heatmap
-from ..methods.attention_filter import AttentionFilter
-from ..networks.model import Model
-from ..objectives.classes import ClassSpecific
-from ..recording.inputs import Select
+from ..images import open_image
+from ..progress import Progress, silent
 from ..rendering.animation import convergence_frames, save_gif
 from ..rendering.style import Style
-from ..solution import Outcome
-from ..solvers.gradient_descent import GradientDescent
+from .network import NetworkChoice
+from .outputs import target
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..heads.head import Head
+    from ..heatmap import Heatmap
+    from ..networks.model import Model
+    from ..objectives.classes import ClassSpecific
+    from ..recording.inputs import Select
+    from ..solution import Outcome
 
 AREA = 340**2  # pixels of a frame: a film of this size is easily sent
 RATES = (0.5, 0.1, 0.02, 0.004, 0.001, 0.0002)
 STILL = 0.002  # of all the motion: where less is left than this, the film ends
+
+
+@dataclass(frozen=True)
+class AnimateRequest:
+    """A photograph, and the class that the filter is about; None for the whole output.
+
+    out     a folder, or the name of a .gif file
+    frames  pictures of the film, at most
+    steps   of the descent, at most
+    seed    of its random start
+    """
+
+    image: Path
+    out: Path
+    network: NetworkChoice = field(default_factory=NetworkChoice)
+    of_class: str | None = None
+    style: Style = field(default_factory=Style)
+    frames: int = 40
+    steps: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.style.check()
+        _check_motion(self.frames, self.steps)
 
 
 @dataclass(frozen=True)
@@ -37,7 +67,7 @@ class Film:
     steps: tuple[int, ...]  # the steps that the maps belong to
     layer: str
     about: str
-    outcome: str
+    outcome: Outcome
     taken: int  # how many steps the descent took
     agreement: float  # cosine of the last filter with the one that Auto finds
     found_by: str  # which solver that was
@@ -54,6 +84,53 @@ class Film:
         return save_gif(frames, path, milliseconds=milliseconds, hold=2500)
 
 
+@dataclass(frozen=True)
+class AnimateResult:
+    """A film, and where it was written."""
+
+    file: Path
+    network: str
+    film: Film
+    picture: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        shown = self.film
+        return {
+            "file": str(self.file),
+            "network": self.network,
+            "layer": shown.layer,
+            "about": shown.about,
+            "outcome": str(shown.outcome),
+            "steps": shown.taken,
+            "frames": len(shown.steps),
+            "loss": [float(shown.losses[0]), float(shown.losses[-1])],
+            "agreement": {"cosine": shown.agreement, "with": shown.found_by},
+            "picture": str(self.picture),
+        }
+
+
+def animate_filter(
+    request: AnimateRequest, *, model: Model | None = None, progress: Progress = silent
+) -> AnimateResult:
+    """Film the filter of the request's photograph and write the film."""
+    photograph = open_image(request.image)
+    path = target(request.out, f"{request.image.stem}-converging", ending=".gif")
+    model = model or request.network.load(progress)
+    found = film(
+        model,
+        photograph,
+        of_class=model.class_index(request.of_class) if request.of_class else None,
+        frames=request.frames,
+        steps=request.steps,
+        seed=request.seed,
+        layer=request.network.layer,
+        select=request.network.select,
+        progress=progress,
+    )
+    found.save(path, request.style)
+    return AnimateResult(request.image, model.name, found, path)
+
+
 def film(
     model: Model,
     image: Image.Image,
@@ -64,21 +141,22 @@ def film(
     seed: int = 0,
     layer: str | None = None,
     select: Select = None,
+    progress: Progress = silent,
 ) -> Film:
     """Follow gradient descent from a random filter; class-oblivious, or specific to a class."""
-    if frames < 2 or steps < 2:
-        raise InputError(f"{frames} frames of {steps} steps show no motion: give at least 2 of each.")
+    from ..heatmap import Heatmap
+    from ..methods.attention_filter import AttentionFilter
+    from ..objectives.classes import ClassSpecific
+
+    _check_motion(frames, steps)
     objective = None if of_class is None else ClassSpecific(of_class)
     ready = model.prepare(image)
     with model.run([ready.input], layer=layer, select=select) as recording:
-        heatmap = _descended(recording.head, objective, frames=frames, steps=steps, seed=seed)
+        heatmap = _descended(recording.head, objective, frames=frames, steps=steps, seed=seed, progress=progress)
         best = AttentionFilter(objective).on(recording.head)
     path, losses = _path(heatmap)
     shown = _even_motion(path, frames)
     maps = Heatmap(path[list(shown)], heatmap.size, heatmap.layer, heatmap.method, heatmap.keeps_sign).maps
-    cosine = torch.nn.functional.cosine_similarity(
-        heatmap.weights[0].flatten().double(), best.weights[0].flatten().double(), dim=0
-    )
     return Film(
         view=ready.view,
         maps=maps.cpu().float().numpy(),
@@ -86,17 +164,35 @@ def film(
         steps=shown,
         layer=heatmap.layer,
         about="class-oblivious" if of_class is None else model.class_name(of_class),
-        outcome=str(heatmap.solution.outcome[0]),
+        outcome=heatmap.solution.outcome[0],
         taken=int(heatmap.solution.steps[0]),
-        agreement=float(cosine),
+        agreement=_cosine(heatmap.weights[0], best.weights[0]),
         found_by=best.solution.solver,
     )
 
 
-def _descended(head: Head, objective: ClassSpecific | None, *, frames: int, steps: int, seed: int) -> Heatmap:
+def _check_motion(frames: int, steps: int) -> None:
+    for name, count in (("frames", frames), ("steps", steps)):
+        if count < 2:
+            raise InputError(f"{frames} frames of {steps} steps show no motion: give at least 2 of each.", field=name)
+
+
+def _cosine(one: Tensor, other: Tensor) -> float:
+    a, b = (weights.flatten().double().cpu().numpy() for weights in (one, other))
+    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-300))
+
+
+def _descended(
+    head: Head, objective: ClassSpecific | None, *, frames: int, steps: int, seed: int, progress: Progress
+) -> Heatmap:
     """Descend at the first rate that is slow enough to fill a film, and fast enough to arrive."""
+    from ..methods.attention_filter import AttentionFilter
+    from ..solution import Outcome
+    from ..solvers.gradient_descent import GradientDescent
+
     arrived: Heatmap | None = None
-    for rate in RATES:
+    for number, rate in enumerate(RATES):
+        progress("descending", number, None)  # how many rates are tried shows on the way
         descent = GradientDescent(steps=steps, learning_rate=rate, seed=seed, keep_path=True)
         heatmap = AttentionFilter(objective, solver=descent).on(head)
         if arrived is not None and heatmap.solution.outcome[0] == Outcome.STEP_LIMIT:
@@ -108,7 +204,7 @@ def _descended(head: Head, objective: ClassSpecific | None, *, frames: int, step
     return arrived
 
 
-def _path(heatmap: Heatmap) -> tuple[torch.Tensor, npt.NDArray[np.float64]]:
+def _path(heatmap: Heatmap) -> tuple[Tensor, npt.NDArray[np.float64]]:
     """The filters (steps, *grid) and losses of the one sample."""
     path, losses = heatmap.solution.path, heatmap.solution.losses
     if path is None or losses is None or not bool(losses.isfinite().all()):
@@ -116,7 +212,7 @@ def _path(heatmap: Heatmap) -> tuple[torch.Tensor, npt.NDArray[np.float64]]:
     return path[:, 0].float(), losses[:, 0].double().cpu().numpy()
 
 
-def _even_motion(path: torch.Tensor, frames: int) -> tuple[int, ...]:
+def _even_motion(path: Tensor, frames: int) -> tuple[int, ...]:
     """Choose the steps so that every frame moves as far as the next.
 
     A descent runs fast at first and then creeps: equal steps would jump first and stand still at last.

@@ -2,41 +2,77 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from ..errors import MethodError, OutputError
-from ..heads.head import Head
-from ..heatmap import Heatmap
-from ..methods.method import Method
+from ..images import open_image, save_picture
 from ..methods.table import METHODS
 from ..networks.class_names import Prediction, probabilities
-from ..networks.model import Model
-from ..recording.inputs import Select
+from ..progress import Progress, silent
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
-from .explained import photograph_title
+from .explained import UNINFORMATIVE, photograph_title
+from .network import NetworkChoice
+from .outputs import target
+
+if TYPE_CHECKING:
+    from ..heads.head import Head
+    from ..methods.method import Method
+    from ..networks.model import Model
+    from ..recording.inputs import Select
+    from ..solution import Outcome
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """One method's answer, or the reason why it has none."""
+class CompareRequest:
+    """A photograph, and the class that class-specific methods are asked about; None for the best one.
+
+    out  a folder, or the name of a .png file
+    """
+
+    image: Path
+    out: Path
+    network: NetworkChoice = field(default_factory=NetworkChoice)
+    of_class: str | None = None
+    style: Style = field(default_factory=Style)
+
+    def __post_init__(self) -> None:
+        self.style.check()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One method's map, as it is shown and with its sign, or the reason why it has none."""
 
     title: str
-    heatmap: Heatmap | None
-    outcome: str = ""
+    shown: npt.NDArray[np.float32] | None = field(default=None, repr=False)
+    signed: npt.NDArray[np.float32] | None = field(default=None, repr=False)
+    outcome: Outcome | None = None
     solver: str = ""
     refusal: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.title,
+            "fits": not self.refusal,
+            "solver": self.solver or None,
+            "outcome": str(self.outcome) if self.outcome else None,
+            "refusal": self.refusal or None,
+        }
 
 
 @dataclass(frozen=True)
 class Comparison:
     """All answers about one photograph."""
 
-    view: Image.Image
-    contestants: tuple[Contestant, ...]
+    view: Image.Image = field(repr=False)
+    answers: tuple[Answer, ...]
     prediction: Prediction | None
     about: Prediction | None  # the class of the class-specific maps
     layer: str
@@ -44,8 +80,8 @@ class Comparison:
 
     def sheet(self, style: Style, *, heading: str, across: int = 3, cell_height: int = 320) -> Image.Image:
         """The photograph first, then the answers, row by row."""
-        cells = [self.view, *(_cell(one, self.view, style) for one in self.contestants)]
-        titles = [photograph_title(self.prediction), *(one.title for one in self.contestants)]
+        cells = [self.view, *(_cell(one, self.view, style) for one in self.answers)]
+        titles = [photograph_title(self.prediction), *(one.title for one in self.answers)]
         starts = range(0, len(cells), across)
         about = f"class-specific maps and CAMs: {self.about}" if self.about else ""
         return grid(
@@ -57,6 +93,46 @@ class Comparison:
         )
 
 
+@dataclass(frozen=True)
+class CompareResult:
+    """A comparison, and where its sheet was written."""
+
+    file: Path
+    comparison: Comparison
+    picture: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        found = self.comparison
+        return {
+            "file": str(self.file),
+            "network": found.network,
+            "layer": found.layer,
+            "predicted": found.prediction.as_dict() if found.prediction else None,
+            "class": found.about.as_dict() if found.about else None,
+            "methods": [one.as_dict() for one in found.answers],
+            "picture": str(self.picture),
+        }
+
+
+def compare_methods(
+    request: CompareRequest, *, model: Model | None = None, progress: Progress = silent
+) -> CompareResult:
+    """Compare the methods on the request's photograph and write one sheet."""
+    photograph = open_image(request.image)
+    path = target(request.out, f"{request.image.stem}-compare", ending=".png")
+    model = model or request.network.load(progress)
+    found = compare(
+        model,
+        photograph,
+        of_class=model.class_index(request.of_class) if request.of_class else None,
+        layer=request.network.layer,
+        select=request.network.select,
+        progress=progress,
+    )
+    save_picture(found.sheet(request.style, heading=request.image.name), path)
+    return CompareResult(request.image, found, path)
+
+
 def compare(
     model: Model,
     image: Image.Image,
@@ -64,41 +140,46 @@ def compare(
     of_class: int | None = None,
     layer: str | None = None,
     select: Select = None,
+    progress: Progress = silent,
 ) -> Comparison:
     """Ask every method about one photograph; the network itself runs once.
 
     The class-specific methods are asked about `of_class`, or about the best class.
     """
     ready = model.prepare(image)
+    keys = METHODS.default_in("compare")
+    answers = []
     with model.run([ready.input], layer=layer, select=select) as recording:
         head, output = recording.head, recording.output
         prediction = model.predictions(output)[0]
-        contestants = tuple(
-            _asked(METHODS[key].title, METHODS[key].make(classes=of_class), head)
-            for key in METHODS.default_in("compare")
-        )
+        for done, key in enumerate(keys, start=1):
+            answers.append(_asked(METHODS[key].title, METHODS[key].make(classes=of_class), head))
+            progress("comparing", done, len(keys))
     chosen = of_class if of_class is not None else prediction.index if prediction else None
     about = None
     if chosen is not None and output.ndim == 2:
         about = Prediction(chosen, model.class_name(chosen), float(probabilities(output)[0, chosen]))
-    return Comparison(ready.view, contestants, prediction, about, str(head.layer), model.name)
+    return Comparison(ready.view, tuple(answers), prediction, about, str(head.layer), model.name)
 
 
-def _asked(title: str, method: Method, head: Head) -> Contestant:
+def _asked(title: str, method: Method, head: Head) -> Answer:
     try:
         heatmap = method.on(head)
     except (MethodError, OutputError) as error:  # it does not fit this network, others may
-        return Contestant(title, None, refusal=str(error))
-    solution: Any = heatmap.solution
+        return Answer(title, refusal=str(error))
+    shown, signed = (maps[0].cpu().float().numpy() for maps in (heatmap.maps, heatmap.signed))
+    solution = heatmap.solution
     if solution is None:
-        return Contestant(title, heatmap)
-    return Contestant(title, heatmap, outcome=str(solution.outcome[0]), solver=solution.solver)
+        return Answer(title, shown, signed)
+    return Answer(title, shown, signed, outcome=solution.outcome[0], solver=solution.solver)
 
 
-def _cell(one: Contestant, view: Image.Image, style: Style) -> Image.Image:
-    if one.heatmap is None:
+def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:
+    from ..solution import Outcome
+
+    heat = one.signed if style.signed else one.shown
+    if heat is None:
         return note(one.refusal, view.size)
-    if one.outcome == "uninformative":
-        return note("uninformative: no place matters more than another", view.size)
-    heat = (one.heatmap.signed if style.signed else one.heatmap.maps)[0].cpu().float().numpy()
+    if one.outcome == Outcome.UNINFORMATIVE:
+        return note(UNINFORMATIVE, view.size)
     return style.draw(view, heat)

@@ -5,24 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..images import save_picture
 from ..networks.class_names import percent
-from ..networks.model import Model
+from ..progress import Progress, silent
 from ..rendering.grid import grid
 from ..rendering.style import Style
 from .animate import film
 from .compare import compare
 from .explained import Explained
+from .network import NetworkChoice
+from .outputs import ready_folder
 from .photographs import explain_image
 from .question import Question
 from .samples import SAMPLES, sample, two_objects
 
+if TYPE_CHECKING:
+    from ..networks.model import Model
+
 CLASSES = ("tiger cat", "espresso")  # what is on the left and on the right of the two objects
 DEPTHS = {"blocks.4": "the layer blocks.4", "blocks.5": "the layer blocks.5", "": "the last map"}
+
+
+@dataclass(frozen=True)
+class DemoRequest:
+    """Where the pictures go; they are of photographs and of a network that are installed."""
+
+    out: Path
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,32 @@ class Exhibit:
     path: Path
     shows: str
     measured: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"picture": str(self.path), "shows": self.shows, "measured": self.measured}
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The pictures in the order of the story."""
+
+    network: str
+    exhibits: tuple[Exhibit, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"network": self.network, "pictures": [one.as_dict() for one in self.exhibits]}
+
+
+def demonstrate(request: DemoRequest, *, progress: Progress = silent) -> DemoResult:
+    """Draw every picture of the demonstration."""
+    ready_folder(request.out)
+    model = NetworkChoice(device="cpu").load(progress)
+    stages = exhibits(model, request.out)
+    made = []
+    for stage in stages:
+        made.append(stage())
+        progress("drawing", len(made), len(stages))
+    return DemoResult(model.name, tuple(made))
 
 
 def exhibits(model: Model, folder: Path) -> list[Callable[[], Exhibit]]:
@@ -63,7 +102,7 @@ def where_it_looked(model: Model, path: Path) -> Exhibit:
 
 def each_its_own(model: Model, path: Path) -> Exhibit:
     """Two objects in one picture: the map of each class lies on its own object."""
-    rows = [_about_both(model, Question(classes=_indices(model), published=form)) for form in (False, True)]
+    rows = [_about_both(model, Question(classes=CLASSES, published=form)) for form in (False, True)]
     shares = [[half_share(one.heat, right=right) for right, one in enumerate(row.maps)] for row in rows]
     measured = {
         f"share of {name} on its own half{form}": share
@@ -91,7 +130,7 @@ def each_its_own(model: Model, path: Path) -> Exhibit:
 
 def for_and_against(model: Model, path: Path) -> Exhibit:
     """The same two classes, with what speaks against them."""
-    found = _about_both(model, Question(classes=_indices(model)), signed=True)
+    found = _about_both(model, Question(classes=CLASSES), signed=True)
     style = Style(signed=True)
     picture = grid(
         [[found.view, *(style.draw(found.view, one.heat) for one in found.maps)]],
@@ -144,9 +183,5 @@ def half_share(heat: npt.NDArray[np.float32], *, right: bool | int) -> float:
     return float(half.sum() / max(energy.sum(), 1e-300))
 
 
-def _indices(model: Model) -> list[int]:
-    return [model.class_index(name) for name in CLASSES]
-
-
 def _about_both(model: Model, question: Question, *, signed: bool = False) -> Explained:
-    return explain_image(model.whole(), two_objects(), question.as_method(), signed=signed)
+    return explain_image(model.whole(), two_objects(), question.as_method(model), signed=signed)

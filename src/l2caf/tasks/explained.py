@@ -5,30 +5,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ..errors import InputError, L2cafError
+from ..errors import InputError
 from ..files import write_whole
 from ..networks.class_names import Prediction
+from ..rendering.grid import grid
 from ..rendering.style import Style
 from .outputs import names_for
 from .question import Question
 
+if TYPE_CHECKING:
+    from ..solution import Outcome
+
 
 @dataclass(frozen=True)
 class Map:
-    """One map of one photograph, and how it was found."""
+    """One map of one photograph, and how it was found; the outcome is None where nothing was searched."""
 
     heat: npt.NDArray[np.float32] = field(repr=False)  # at the size of the network's input
     about: Prediction | None = None  # the class it is about; None where it is about the whole output
-    outcome: str = ""
+    outcome: Outcome | None = None
     loss: float | None = None
     steps: int = 0
     evaluations: int = 0
     box: tuple[int, int, int, int] | None = None  # around the hottest region, in pixels of the network's input
+
+    @property
+    def title(self) -> str:
+        """What it is about, and a warning where it shows nothing."""
+        from ..solution import Outcome
+
+        if self.outcome == Outcome.UNINFORMATIVE:
+            return UNINFORMATIVE
+        if self.outcome == Outcome.NON_FINITE:
+            return "no map: the network gave NaN or infinity"
+        return str(self.about) if self.about else "where it looked"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "class": self.about.as_dict() if self.about else None,
+            "outcome": str(self.outcome) if self.outcome else None,
+            "loss": self.loss,
+            "steps": self.steps,
+            "evaluations": self.evaluations,
+            "box": self.box,
+        }
+
+
+UNINFORMATIVE = "uninformative: no place matters more than another"
 
 
 @dataclass(frozen=True)
@@ -44,44 +73,40 @@ class Explained:
     endpoint: str = ""
     file: Path | None = None
 
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """How the searches ended, each way once."""
+        return tuple(dict.fromkeys(one.outcome for one in self.maps if one.outcome))
 
-@dataclass(frozen=True)
-class Failed:
-    """A photograph that could not be explained, and the sentence that says why."""
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "file": str(self.file),
+            "predicted": self.prediction.as_dict() if self.prediction else None,
+            "layer": self.layer,
+            "solver": self.solver or None,
+            "reason": self.reason or None,
+            "endpoint": self.endpoint or None,
+            "maps": [one.as_dict() for one in self.maps],
+        }
 
-    file: Path
-    error: L2cafError
-
-
-def sheet(explained: Explained, style: Style, *, heading: str, caption: str = "") -> Image.Image:
-    """The photograph and its maps side by side, with titles."""
-    from ..rendering.grid import grid
-
-    cells = [explained.view, *(style.draw(explained.view, one.heat) for one in explained.maps)]
-    titles = [photograph_title(explained.prediction), *(title_of(one) for one in explained.maps)]
-    across = 2 if len(cells) == 2 else 3 if len(cells) in (3, 5, 6, 9) else 4
-    starts = range(0, len(cells), across)
-    return grid(
-        [cells[start : start + across] for start in starts],
-        titles=[titles[start : start + across] for start in starts],
-        heading=heading,
-        caption=caption,
-        cell_height=448 if len(cells) <= 2 else 336,
-    )
+    def sheet(self, style: Style, *, heading: str, caption: str = "") -> Image.Image:
+        """The photograph and its maps side by side, with titles."""
+        cells = [self.view, *(style.draw(self.view, one.heat) for one in self.maps)]
+        titles = [photograph_title(self.prediction), *(one.title for one in self.maps)]
+        across = 2 if len(cells) == 2 else 3 if len(cells) in (3, 5, 6, 9) else 4
+        starts = range(0, len(cells), across)
+        return grid(
+            [cells[start : start + across] for start in starts],
+            titles=[titles[start : start + across] for start in starts],
+            heading=heading,
+            caption=caption,
+            cell_height=448 if len(cells) <= 2 else 336,
+        )
 
 
 def photograph_title(prediction: Prediction | None) -> str:
     """What the network takes the photograph for."""
     return f"seen as {prediction}" if prediction else "photograph"
-
-
-def title_of(one: Map) -> str:
-    """What a map is about, and a warning where it shows nothing."""
-    if one.outcome == "uninformative":
-        return "uninformative: no place matters more than another"
-    if one.outcome == "non_finite":
-        return "no map: the network gave NaN or infinity"
-    return str(one.about) if one.about else "where it looked"
 
 
 @dataclass(frozen=True)
@@ -91,6 +116,13 @@ class Written:
     explained: Explained
     pictures: tuple[Path, ...]
     numbers: Path | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **self.explained.as_dict(),
+            "pictures": [str(path) for path in self.pictures],
+            "npy": str(self.numbers) if self.numbers else None,
+        }
 
 
 class Writer:
@@ -118,7 +150,7 @@ class Writer:
     def write(self, explained: Explained, *, network: str) -> Written:
         """Write what belongs to one photograph."""
         if explained.file is None:
-            raise InputError("A picture without a file has no name: save it with save_picture(sheet(...), path).")
+            raise InputError("A picture without a file has no name: save its sheet with save_picture(sheet, path).")
         name = self.names[explained.file]
         pictures = self._bare(explained, name) if self.bare else [self._sheet(explained, name, network)]
         numbers = None
@@ -134,13 +166,16 @@ class Writer:
         return Written(small, tuple(pictures), numbers)
 
     def _sheet(self, explained: Explained, name: str, network: str) -> Path:
+        from ..solution import Outcome
+
         parts = [self.question.title, f"{network}, layer {explained.layer}"]
-        outcomes = dict.fromkeys(one.outcome.replace("_", " ") for one in explained.maps if one.outcome)
-        if outcomes:
-            exact = list(outcomes) == ["exact"]
-            parts.append("solved exactly" if exact else f"{explained.solver}: {', '.join(outcomes)}")
+        if explained.outcomes == (Outcome.EXACT,):
+            parts.append("solved exactly")
+        elif explained.outcomes:
+            ended = ", ".join(outcome.replace("_", " ") for outcome in explained.outcomes)
+            parts.append(f"{explained.solver}: {ended}")
         heading = explained.file.name if explained.file else ""
-        picture = sheet(explained, self.style, heading=heading, caption="  ·  ".join(parts))
+        picture = explained.sheet(self.style, heading=heading, caption="  ·  ".join(parts))
         return _saved(picture, self.folder / f"{name}.png")
 
     def _bare(self, explained: Explained, name: str) -> list[Path]:

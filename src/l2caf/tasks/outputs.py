@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..errors import FileError, ImageError, InputError
+from ..errors import FileError, ImageError, InputError, L2cafError
 from ..images import image_files
 
 
-def gathered(paths: Iterable[Path], *, out: Path) -> tuple[list[Path], list[tuple[Path, ImageError]]]:
+@dataclass(frozen=True)
+class Failed:
+    """A photograph that could not be used, and the sentence that says why."""
+
+    file: Path
+    error: L2cafError
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"file": str(self.file), "error": str(self.error)}
+
+
+Skipped = Callable[[Failed], None]
+"""Told of a photograph that is left out, as soon as that is known; the rest goes on."""
+
+
+def unheard(failed: Failed) -> None:
+    """Tell nobody."""
+
+
+def gathered(paths: Iterable[Path], *, out: Path) -> tuple[list[Path], list[Failed]]:
     """The photographs that files and folders stand for, each once, and the paths that stand for none.
 
     What lies in the folder for our own pictures is not taken for a photograph, unless it is named outright.
     """
     found: dict[Path, Path] = {}
-    refused: list[tuple[Path, ImageError]] = []
+    refused: list[Failed] = []
     home = out.resolve()
     for path in paths:
         if path.is_dir() and path.resolve() == home:
@@ -25,13 +46,23 @@ def gathered(paths: Iterable[Path], *, out: Path) -> tuple[list[Path], list[tupl
         try:
             files = image_files(path)
         except ImageError as error:
-            refused.append((path, error))
+            refused.append(Failed(path, error))
             continue
         if path.is_dir():
             files = [file for file in files if not file.resolve().is_relative_to(home)]
         for file in files:
             found.setdefault(file.resolve(), file)
     return list(found.values()), refused
+
+
+def some_gathered(paths: Iterable[Path], *, out: Path, skipped: Skipped = unheard) -> tuple[list[Path], list[Failed]]:
+    """The same, where at least one photograph is needed; `skipped` is told of the paths that stand for none."""
+    files, refused = gathered(paths, out=out)
+    if not files:
+        raise refused[0].error if refused else InputError("There are no photographs: give files or folders.")
+    for one in refused:
+        skipped(one)
+    return files, refused
 
 
 def names_for(files: Sequence[Path], *, suffix: str) -> dict[Path, str]:

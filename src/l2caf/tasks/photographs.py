@@ -6,20 +6,25 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PIL import Image
-from torch import Tensor
 
 from ..errors import ClassError, InputError, MethodError
-from ..heatmap import Heatmap
 from ..images import open_image
-from ..methods.method import Method
 from ..networks.class_names import Prediction, probabilities
-from ..networks.model import Model
 from ..preprocessing import Prepared
-from ..recording.inputs import Select
 from ..rendering.style import box_of
-from .explained import Explained, Failed, Map
+from .explained import Explained, Map
+from .outputs import Failed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..heatmap import Heatmap
+    from ..methods.method import Method
+    from ..networks.model import Model
+    from ..recording.inputs import Select
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,6 @@ def explain_files(
     A fault that no photograph can help (an unknown layer, a class out of range, a method that fits none of
     the first batch) is raised at once.
     """
-    if batch < 1:
-        raise InputError(f"A batch of {batch} holds no photograph: give 1 or more.")
     asked = _Asked(model, method, layer, select, signed)
     waiting: list[_Ready] = []
     some_went_well = False
@@ -147,7 +150,7 @@ def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, *, sign
         values[index].reshape(-1).tolist() for values in (solution.loss, solution.steps, solution.evaluations)
     )
     return tuple(
-        Map(heat, who, str(outcome), loss if math.isfinite(loss) else None, step, evaluation, box_of(heat))
+        Map(heat, who, outcome, loss if math.isfinite(loss) else None, step, evaluation, box_of(heat))
         for heat, who, outcome, loss, step, evaluation in zip(
             heats, about, outcomes, losses, steps, evaluations, strict=True
         )

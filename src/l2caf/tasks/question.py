@@ -15,6 +15,7 @@ from ..methods.table import FILTERS, METHODS, SOLVERS
 
 if TYPE_CHECKING:
     from ..methods.method import Method
+    from ..networks.model import Model
     from ..objectives.objective import Objective
     from ..solvers.solver import Solver
 
@@ -25,14 +26,15 @@ class Question:
 
     `method`, `filter` and `solver` are keys of METHODS, FILTERS and SOLVERS. With neither `classes` nor `top`, L2-CAF
     is asked what keeps the output as it is (class-oblivious); L2-CAF `published` or with `about_a_class`, and methods
-    that are about a class, are asked about each photograph's best class.
+    that are about a class, are asked about each photograph's best class. Classes are numbers, or names that the
+    network knows.
 
     >>> Question().title, Question(top=2).title, Question("cam").title
     ('L2-CAF, class-oblivious', 'L2-CAF, class-specific', 'CAM')
     """
 
     method: str = "l2caf"
-    classes: Sequence[int] = ()
+    classes: Sequence[int | str] = ()
     top: int | None = None
     published: bool = False
     about_a_class: bool = False
@@ -43,7 +45,12 @@ class Question:
     def __post_init__(self) -> None:
         entry = METHODS[self.method]
         FILTERS[self.filter], SOLVERS[self.solver]
-        check_classes(bool(self.classes), self.top)
+        if self.classes and self.top is not None:
+            raise InputError(
+                "Classes are named, and the best ones are asked for too: give one or the other.", field="top"
+            )
+        if self.top is not None and self.top < 1:
+            raise InputError(f"{self.top} asks for no class: give 1 or more.", field="top")
         if not entry.is_filter:
             chosen = {"filter": self.filter != "l2", "solver": self.solver != "auto", "published": self.published}
             for field in (name for name, given in chosen.items() if given):
@@ -79,14 +86,20 @@ class Question:
         kind = "class-oblivious" if self.is_class_oblivious else "class-specific"
         return f"{FILTERS[self._filter].title}, {kind}{', as published' if self._published else ''}"
 
-    def as_method(self) -> Method:
-        """Make the method."""
-        entry = METHODS[self.method]
+    def as_method(self, model: Model | None = None) -> Method:
+        """Make the method; names of classes are looked up in `model`."""
+        entry, classes = METHODS[self.method], self._numbers(model) or None
         if not entry.is_filter:
-            return entry.make(classes=list(self.classes) or None, top=self.top)
+            return entry.make(classes=classes, top=self.top)
         from ..methods.attention_filter import AttentionFilter
 
-        return AttentionFilter(self._objective(), FILTERS[self._filter].load()(), self._solver())
+        return AttentionFilter(self._objective(classes), FILTERS[self._filter].load()(), self._solver())
+
+    def _numbers(self, model: Model | None) -> list[int]:
+        texts = [one for one in self.classes if isinstance(one, str)]
+        if texts and model is None:
+            raise InputError(f"The class {texts[0]!r} is a name: give the network that knows it.", field="class")
+        return [model.class_index(one) if model and isinstance(one, str) else int(one) for one in self.classes]
 
     @property
     def _filter(self) -> str:
@@ -96,24 +109,16 @@ class Question:
     def _published(self) -> bool:
         return bool(METHODS[self.method].settings.get("published", self.published))
 
-    def _objective(self) -> Objective:
+    def _objective(self, classes: list[int] | None) -> Objective:
         from ..objectives.classes import ClassSpecific
         from ..objectives.output import ClassOblivious
 
         if self.is_class_oblivious:
             return ClassOblivious()
-        return ClassSpecific(list(self.classes) or None, self.top, published=self._published)
+        return ClassSpecific(classes, self.top, published=self._published)
 
     def _solver(self) -> Solver:
         made = SOLVERS[self.solver].load()
         # Only a solver that starts at random has a seed.
         solver: Solver = made(seed=self.seed) if "seed" in inspect.signature(made).parameters else made()
         return solver
-
-
-def check_classes(named: bool, top: int | None) -> None:
-    """Refuse what contradicts itself; `named` tells whether classes are named, known or not yet known by number."""
-    if named and top is not None:
-        raise InputError("Classes are named, and the best ones are asked for too: give one or the other.", field="top")
-    if top is not None and top < 1:
-        raise InputError(f"{top} asks for no class: give 1 or more.", field="top")

@@ -1,31 +1,130 @@
-"""The pictures of a sanity check: likeness along the cascade, and one photograph's maps on the way."""
+"""Check that the maps depend on what the network has learnt: likeness along the cascade, and one photograph's maps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
-from ..evaluation.similarity import MEASURES, TITLES
-from ..evaluation.verdicts import Sanity
+from ..errors import ImageError, InputError
+from ..files import write_json
+from ..images import open_image, save_picture
 from ..methods.table import METHODS
-from ..rendering.figures import COLORS, figure, plain
+from ..progress import Progress, silent
+from ..rendering.figures import COLORS, figure, plain, save
 from ..rendering.grid import grid
 from ..rendering.overlay import overlay
+from .network import NetworkChoice
+from .outputs import Failed, Skipped, ready_folder, some_gathered, unheard
+from .samples import SAMPLES, sample_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ..evaluation.verdicts import Sanity
+    from ..networks.model import Model
 
-_SHORT = {
-    "l2caf": "L2-CAF, any class",
-    "l2caf-class": "L2-CAF, of the class",
-    "cam": "CAM",
-    "gradcam": "Grad-CAM",
-    "gradcam-abs": "Grad-CAM abs",
-}
+FEW = 3  # photographs; with fewer there is too little to compare with, and the installed ones join in
 ACROSS = 7  # stages of the sheet, at most
+
+
+@dataclass(frozen=True)
+class SanityRequest:
+    """Which methods are checked, on which photographs.
+
+    images   files and folders; with few, photographs that are installed join in
+    methods  keys of METHODS
+    seeds    random networks that are made
+    stages   points on the way from the logits layer to all layers; 0 for every layer
+    """
+
+    images: Sequence[Path]
+    out: Path
+    network: NetworkChoice = field(default_factory=NetworkChoice)
+    methods: Sequence[str] = METHODS.default_in("evaluate")
+    seeds: int = 3
+    stages: int = 12
+
+    def __post_init__(self) -> None:
+        if self.stages == 1 or self.stages < 0:
+            raise InputError(f"{self.stages} is no cascade: give 2 or more, or 0 for every layer.", field="stages")
+        METHODS.checked(self.methods)
+
+
+@dataclass(frozen=True)
+class SanityResult:
+    """What was found, and the files that were written."""
+
+    network: str
+    photographs: tuple[str, ...]
+    found: Sanity
+    written: tuple[Path, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self._measured(), "written": [str(path) for path in self.written]}
+
+    def _measured(self) -> dict[str, Any]:
+        return {"network": self.network, "photographs": list(self.photographs), **self.found.as_dict()}
+
+    def write(self, view: Image.Image) -> None:
+        """Write the numbers, the curves, and the maps of the first photograph."""
+        numbers, curves, maps = self.written
+        write_json(numbers, self._measured())
+        save(plot(self.found, title=f"Do the maps of {self.network} depend on what it has learnt?"), curves)
+        heading = f"{self.network}, randomised from the top: {Path(self.photographs[0]).name}"
+        save_picture(sheet(self.found, view, heading=heading), maps)
+
+
+def check_sanity(
+    request: SanityRequest, *, model: Model | None = None, progress: Progress = silent, skipped: Skipped = unheard
+) -> SanityResult:
+    """Randomise a copy of the network layer by layer, and measure how alike its maps stay."""
+    photographs = _photographs(request, skipped)
+    ready_folder(request.out)
+
+    from ..evaluation.randomize import cascade
+    from ..evaluation.sanity import sanity_check
+
+    model = model or request.network.load(progress)
+    batch = model.batch([model.prepare(photograph).input for photograph in photographs.values()])
+    found = sanity_check(
+        model.network,
+        batch,
+        methods=METHODS.checked(request.methods),
+        seeds=request.seeds,
+        stages=cascade(model.network, batch, stages=request.stages or None),
+        layer=request.network.layer,
+        select=request.network.select,
+        progress=progress,
+    )
+    files = tuple(request.out / name for name in ("sanity.json", "sanity.png", "sanity-maps.png"))
+    result = SanityResult(model.name, tuple(photographs), found, files)
+    result.write(model.view(next(iter(photographs.values()))))
+    return result
+
+
+def _photographs(request: SanityRequest, skipped: Skipped) -> dict[str, Image.Image]:
+    """The photographs by name, and the installed ones where too few are given."""
+    files: list[Path] = []
+    if request.images:
+        files, _ = some_gathered(request.images, out=request.out, skipped=skipped)
+    opened = {}
+    for file in files:
+        try:
+            opened[str(file)] = open_image(file)
+        except ImageError as error:
+            if len(files) == 1:
+                raise
+            skipped(Failed(file, error))
+    if files and not opened:
+        raise InputError(f"None of the {len(files)} photographs can be read: give others.", field="images")
+    if len(opened) < FEW:
+        opened |= {str(sample_path(name)): open_image(sample_path(name)) for name in SAMPLES}
+    return opened
 
 
 def plot(sanity: Sanity, *, title: str = "") -> Figure:
@@ -33,6 +132,8 @@ def plot(sanity: Sanity, *, title: str = "") -> Figure:
 
     The band reaches from the lowest seed to the highest; the dashed line of the same colour is the control.
     """
+    from ..evaluation.similarity import MEASURES, TITLES
+
     made = figure(13.5, 5.2)
     panels = made.subplots(1, len(MEASURES), sharey=True)
     # Even steps: drawn to scale, the logits layer would vanish beside the trained network.
@@ -84,7 +185,7 @@ def sheet(sanity: Sanity, view: Image.Image, *, heading: str = "", cell_height: 
     return grid(
         [[view if number == 0 else None, *row] for number, row in enumerate(rows)],
         column_titles=["photograph", *titles],
-        row_labels=[_SHORT.get(name, name) for name in sanity.maps],
+        row_labels=[METHODS[name].short if name in METHODS else name for name in sanity.maps],
         heading=heading,
         caption="Class-specific maps are about the class that the trained network predicts."
         " No heat at all: that map is empty.",

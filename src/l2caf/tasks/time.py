@@ -1,18 +1,95 @@
-"""The timing figure: bars on a logarithmic scale, ours and the paper's."""
+"""Time one map on this machine: a document, and bars on a logarithmic scale, ours and the paper's."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..evaluation.timing import TITLES, Timing
-from ..rendering.figures import COLORS, FAINT, INK, figure, plain
+from ..errors import InputError
+from ..files import write_json
+from ..images import open_image
+from ..progress import Progress, part, silent
+from ..rendering.figures import COLORS, FAINT, INK, figure, plain, save
+from .outputs import ready_folder
+from .samples import sample_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ..evaluation.timing import Timing
 
-_COLORS = dict(zip(TITLES, ("#9aa0a6", COLORS[2], COLORS[0], COLORS[4], COLORS[1]), strict=True))
+_COLORS = ("#9aa0a6", COLORS[2], COLORS[0], COLORS[4], COLORS[1])  # in the order of what is timed
+
+
+@dataclass(frozen=True)
+class TimeRequest:
+    """Which networks are timed; those of the paper's figure, and the embedded one, where none is named.
+
+    image   a photograph; None for an installed one
+    rounds  the median over them counts
+    """
+
+    networks: Sequence[str]
+    out: Path
+    image: Path | None = None
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"{self.rounds} rounds measure nothing: give 1 or more.", field="rounds")
+
+
+@dataclass(frozen=True)
+class TimeResult:
+    """Seconds a frame on every network, and the files that were written."""
+
+    machine: str
+    timings: tuple[Timing, ...]
+    written: tuple[Path, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self._measured(), "written": [str(path) for path in self.written]}
+
+    def _measured(self) -> dict[str, Any]:
+        return {"machine": self.machine, "networks": [timing.as_dict() for timing in self.timings]}
+
+    def write(self) -> None:
+        """Write the numbers and the figure."""
+        numbers, bars = self.written
+        write_json(numbers, self._measured())
+        save(plot(self.timings, machine=self.machine), bars)
+
+
+def time_maps(request: TimeRequest, *, progress: Progress = silent) -> TimeResult:
+    """Time every way to a map on every network; a network's trained weights are taken where they can be had."""
+    photograph = open_image(request.image or sample_path("cat"))
+    ready_folder(request.out)
+    progress("loading", 0, None)
+
+    from ..evaluation.timing import EXTRA, NETWORKS, time_network
+    from ..networks.untrained import trained_or_random
+
+    names = list(dict.fromkeys(request.networks or NETWORKS))
+    each = request.rounds + EXTRA
+    timings = []
+    for number, name in enumerate(names):
+        model = trained_or_random(name, photograph)
+        inputs = model.batch([model.prepare(photograph).input])
+        so_far = part(progress, number * each, len(names) * each)
+        timings.append(time_network(model, inputs, rounds=request.rounds, progress=so_far))
+    files = (request.out / "time.json", request.out / "time.png")
+    result = TimeResult(_machine(), tuple(timings), files)
+    result.write()
+    return result
+
+
+def _machine() -> str:
+    import torch
+
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def plot(timings: Sequence[Timing], *, machine: str = "") -> Figure:
@@ -47,6 +124,9 @@ def plot(timings: Sequence[Timing], *, machine: str = "") -> Figure:
 
 
 def _bars(axes: Any, groups: Sequence[tuple[str, dict[str, float], Sequence[str]]]) -> None:
+    from ..evaluation.timing import TITLES
+
+    colors = dict(zip(TITLES, _COLORS, strict=True))
     shown = [name for name in TITLES if any(name in seconds for _, seconds, _ in groups)]
     width = 0.86 / len(shown)
     for place, name in enumerate(shown):
@@ -55,7 +135,7 @@ def _bars(axes: Any, groups: Sequence[tuple[str, dict[str, float], Sequence[str]
             [i + (place - (len(shown) - 1) / 2) * width for i, _ in having],
             [seconds[name] for _, (_, seconds, _) in having],
             width=0.92 * width,
-            color=_COLORS[name],
+            color=colors[name],
             label=TITLES[name],
         )
         for bar, (_, (_, seconds, extrapolated)) in zip(drawn, having, strict=True):

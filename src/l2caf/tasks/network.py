@@ -1,0 +1,47 @@
+"""`NetworkChoice`: which network is asked, and how it is looked at; a part of most requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..networks.catalogue import DEFAULT, load
+from ..progress import Progress, silent
+
+if TYPE_CHECKING:
+    from ..networks.model import Model
+
+
+@dataclass(frozen=True)
+class NetworkChoice:
+    """A network by its name.
+
+    weights  a local file in place of the published weights
+    layer    where the map is taken; None for the last one
+    select   which part of the network's answer is explained: a key or an index, where it gives several
+    whole    show the network all of the photograph, not its centre
+    device   auto for the fastest here
+    """
+
+    network: str = DEFAULT
+    weights: Path | None = None
+    layer: str | None = None
+    select: str | int | None = None
+    whole: bool = False
+    device: str = "auto"
+
+    def load(self, progress: Progress = silent) -> Model:
+        """Load it; whoever asks several things of it loads it once."""
+        progress(f"loading {self.network}", 0, None)
+        model = load(self.network, weights=self.weights, device=self.device)
+        return model.whole() if self.whole else model
+
+
+def part_named(text: str | None) -> str | int | None:
+    """The part of a network's answer that a text names: an index where it is a number, else a key.
+
+    >>> part_named("-1"), part_named("scores"), part_named(None)
+    (-1, 'scores', None)
+    """
+    return int(text) if text is not None and text.lstrip("-").isdigit() else text
