@@ -1,4 +1,4 @@
-"""What must work where there is no torch: the floor, the tables, the readers of data, and the runs of blocks."""
+"""What must work where there is no torch: the floor, the tables, readers of data, runs of blocks, and tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import l2caf
 
 FLOOR = ("errors", "files", "progress", "table", "boxes", "localization", "images", "preprocessing")
-ROOMS = ("rendering", "datasets", "runs", "reports")
+ROOMS = ("rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
     "methods.table",
     "networks.catalogue",
@@ -42,7 +42,7 @@ def without_torch(program: str) -> str:
 def test_these_import_without_torch() -> None:
     wanted = modules(*FLOOR, *ROOMS, *LIGHT)
     assert {f"l2caf.{name}" for name in (*FLOOR, *ROOMS, *LIGHT)} <= set(wanted)
-    assert {"l2caf.rendering.overlay", "l2caf.datasets.cub", "l2caf.runs.rows"} <= set(wanted)
+    assert {"l2caf.rendering.overlay", "l2caf.datasets.cub", "l2caf.runs.rows", "l2caf.tasks.explain"} <= set(wanted)
     program = f"""
 import importlib, json
 failed = {{}}
