@@ -108,7 +108,9 @@ def _read(recipe: str, kind: str, root: Path) -> Dataset:
     from .. import datasets
 
     if kind not in trainable():
-        raise InputError(f"A {recipe} network cannot be trained on {kind!r}: take one of {trainable().words()}.")
+        raise InputError(
+            f"A {recipe} network cannot be trained on {kind!r}: take one of {trainable().words()}.", field="dataset"
+        )
     return datasets.read(kind, root, half="first") if trainable()[kind].halves else datasets.read(kind, root)
 
 

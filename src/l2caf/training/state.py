@@ -173,7 +173,8 @@ class RunState:
         if stored.pop("format", None) != FORMAT:
             raise WeightsError(
                 f"{path} is the state of a run by another version of l2caf, from which it cannot go on exactly: "
-                "choose another folder for the result, or remove that file to start anew."
+                "choose another folder for the result, or remove that file to start anew.",
+                field="out",
             )
         stored["log"] = [Line(**line) for line in stored["log"]]
         state = cls(**{**stored, "best_line": Line(**stored["best_line"])})
@@ -182,7 +183,8 @@ class RunState:
         if differing:
             raise FileError(
                 f"{folder} holds a run with another {', '.join(differing)}: "
-                "choose another folder for the result, or remove that one."
+                "choose another folder for the result, or remove that one.",
+                field="out",
             )
         return state
 
