@@ -15,7 +15,7 @@ import made_datasets as made
 from l2caf.datasets import Sample, loading
 from l2caf.datasets.loading import batches
 from l2caf.errors import InputError
-from l2caf.preprocessing import Preprocessing
+from l2caf.preprocessing import Preprocessing, WholePreprocessing
 
 VIEW = Preprocessing(input_size=(16, 16), resize_size=(20, 20))
 
@@ -46,9 +46,9 @@ def test_in_order_without_the_bad_ones(samples: list[Sample], size: int, workers
     assert [(bad.index, bad.name) for batch in found for bad in batch.bad] == [(3, "3.png"), (9, "9.png")]
     assert [len(batch) + len(batch.bad) for batch in found] == [min(size, 10 - start) for start in range(0, 10, size)]
     for batch in found:
-        assert batch.inputs.shape == (len(batch), 3, 16, 16)
+        assert [one.shape for one in batch.each] == [(3, 16, 16)] * len(batch)
         assert len(batch.boxes) == len(batch.pictures) == len(batch.names) == len(batch)
-        for index, array, picture in zip(batch.indices, batch.inputs, batch.pictures, strict=True):
+        for index, array, picture in zip(batch.indices, batch.each, batch.pictures, strict=True):
             assert picture.getpixel((0, 0))[0] == index * 20
             assert torch.equal(torch.from_numpy(array), VIEW(Image.new("RGB", (30, 24), (index * 20,) * 3)))
     assert threads() == 0
@@ -69,7 +69,8 @@ def test_a_box_outside_of_the_image_is_a_bad_sample(samples: list[Sample]) -> No
     sample = Sample(samples[0].path, name="off", boxes=[[100, 100, 120, 120]])
     (batch,) = batches([sample], VIEW, 4)
     assert len(batch) == 0
-    assert batch.inputs.shape == (0, 3, 16, 16)
+    assert batch.each == ()
+    assert batch.alike() == []
     assert "lies outside of" in batch.bad[0].message
 
 
@@ -151,3 +152,16 @@ def test_made_pictures_of_many_shapes(tmp_path: Path) -> None:
     (batch,) = batches(made_samples, VIEW, 8)
     assert batch.inputs.shape == (4, 3, 16, 16)
     assert batch.bad == ()
+
+
+def test_inputs_of_several_sizes_come_in_parts_of_one(tmp_path: Path) -> None:
+    sizes = [(64, 32), (128, 64), (32, 64), (64, 32)]
+    made_samples = []
+    for number, size in enumerate(sizes):
+        path = tmp_path / f"{number}.png"
+        Image.new("RGB", size).save(path)
+        made_samples.append(Sample(path, name=path.name))
+    (batch,) = batches(made_samples, WholePreprocessing(Preprocessing(input_size=(32, 32))), 8)
+    parts = batch.alike()
+    assert [part.names for part in parts] == [("0.png", "1.png"), ("2.png",), ("3.png",)]
+    assert [part.inputs.shape for part in parts] == [(2, 3, 32, 64), (1, 3, 64, 32), (1, 3, 32, 64)]

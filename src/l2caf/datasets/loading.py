@@ -8,15 +8,16 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
-from typing import NamedTuple
+from functools import cached_property
+from itertools import islice, pairwise
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image
 
 from ..boxes import Boxes
 from ..errors import InputError, L2cafError
-from ..preprocessing import Input, Preprocess
+from ..preprocessing import Input, Prepared
 from .dataset import Sample, open_sample
 
 
@@ -27,6 +28,12 @@ class Bad:
     index: int
     name: str
     message: str
+
+
+class Prepares(Protocol):
+    """Whatever makes a photograph ready for a network: a preprocessing, or a whole Model."""
+
+    def prepare(self, image: Image.Image) -> Prepared: ...
 
 
 class _Loaded(NamedTuple):
@@ -40,7 +47,7 @@ class Batch:
     """So many samples in a row, without those that could not be read.
 
     indices    their places among all samples; names and labels in the same order
-    inputs     (B, 3, H, W) as an array, which becomes a tensor where the network runs; B is 0 where none could be read
+    each       their inputs (3, H, W) as arrays, which become a tensor where the network runs
     boxes      (n, 4) of each, in pixels of the input; none where they cannot follow the user's own preprocessing
     pictures   what the network saw of each; empty if not asked for
     bad        the samples of this stretch that are left out
@@ -49,13 +56,23 @@ class Batch:
     indices: tuple[int, ...]
     names: tuple[str, ...]
     labels: tuple[int | None, ...]
-    inputs: Input
+    each: tuple[Input, ...]
     boxes: list[Boxes]
     pictures: list[Image.Image]
     bad: tuple[Bad, ...]
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @cached_property
+    def inputs(self) -> Input:
+        """All inputs, (B, 3, H, W), where there are some of one size."""
+        return np.stack(self.each)
+
+    def alike(self) -> list[Batch]:
+        """The same in parts, in order, whose inputs have one size each; what could not be read is no part of them."""
+        starts = [place for place, one in enumerate(self.each) if not place or one.shape != self.each[place - 1].shape]
+        return [self.part(start, stop) for start, stop in pairwise([*starts, len(self)])]
 
     def part(self, start: int, stop: int) -> Batch:
         """Some of them; what could not be read is no part of it."""
@@ -64,7 +81,7 @@ class Batch:
             self.indices[cut],
             self.names[cut],
             self.labels[cut],
-            self.inputs[cut],
+            self.each[cut],
             self.boxes[cut],
             self.pictures[cut],
             bad=(),
@@ -73,7 +90,7 @@ class Batch:
 
 def batches(
     samples: Sequence[Sample],
-    preprocess: Preprocess,
+    prepares: Prepares,
     size: int,
     *,
     workers: int | None = None,
@@ -88,12 +105,12 @@ def batches(
     if size < 1:
         raise InputError(f"Batches of {size} images were asked for: give 1 or more.", field="batch")
     stretches = [samples[start : start + size] for start in range(0, len(samples), size)]
-    return read_ahead(stretches, preprocess, workers=workers, pictures=pictures)
+    return read_ahead(stretches, prepares, workers=workers, pictures=pictures)
 
 
 def read_ahead(
     stretches: Sequence[Sequence[Sample]],
-    preprocess: Preprocess,
+    prepares: Prepares,
     *,
     workers: int | None = None,
     pictures: bool = False,
@@ -102,47 +119,47 @@ def read_ahead(
     if workers is not None and workers < 0:
         raise InputError(f"{workers} workers were asked for: give 0 or more.")
     count = min(4, os.cpu_count() or 1) if workers is None else workers
-    return _batches(stretches, preprocess, workers=count, pictures=pictures)
+    return _batches(stretches, prepares, workers=count, pictures=pictures)
 
 
 def _batches(
-    stretches: Sequence[Sequence[Sample]], preprocess: Preprocess, *, workers: int, pictures: bool
+    stretches: Sequence[Sequence[Sample]], prepares: Prepares, *, workers: int, pictures: bool
 ) -> Generator[Batch, None, None]:
     samples = [sample for stretch in stretches for sample in stretch]
     size = max((len(stretch) for stretch in stretches), default=0)
     start = 0
-    with closing(_in_background(samples, preprocess, size=size, workers=workers, pictures=pictures)) as results:
+    with closing(_in_background(samples, prepares, size=size, workers=workers, pictures=pictures)) as results:
         for stretch in stretches:
-            yield _batch(start, stretch, list(islice(results, len(stretch))), size=preprocess.input_size)
+            yield _batch(start, stretch, list(islice(results, len(stretch))))
             start += len(stretch)
 
 
 def _in_background(
-    samples: Sequence[Sample], preprocess: Preprocess, *, size: int, workers: int, pictures: bool
+    samples: Sequence[Sample], prepares: Prepares, *, size: int, workers: int, pictures: bool
 ) -> Generator[_Loaded | str, None, None]:
     if workers == 0:
-        yield from (_load(sample, preprocess, pictures) for sample in samples)
+        yield from (_load(sample, prepares, pictures) for sample in samples)
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="l2caf-loading")
     try:
         waiting: deque[Future[_Loaded | str]] = deque()
         upcoming = iter(samples)
         for sample in islice(upcoming, size + workers):
-            waiting.append(pool.submit(_load, sample, preprocess, pictures))
+            waiting.append(pool.submit(_load, sample, prepares, pictures))
         while waiting:
             result = waiting.popleft().result()
             for sample in islice(upcoming, 1):
-                waiting.append(pool.submit(_load, sample, preprocess, pictures))
+                waiting.append(pool.submit(_load, sample, prepares, pictures))
             yield result
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _load(sample: Sample, preprocess: Preprocess, pictures: bool) -> _Loaded | str:
+def _load(sample: Sample, prepares: Prepares, pictures: bool) -> _Loaded | str:
     """What the network sees of a sample, or the sentence that says why it cannot be read."""
     try:
         image, boxes = open_sample(sample)
-        seen = preprocess.prepare(image)
+        seen = prepares.prepare(image)
         mapped = np.zeros((0, 4)) if seen.crop is None else seen.crop.to_input(boxes)
     except L2cafError as error:
         return str(error)
@@ -150,21 +167,18 @@ def _load(sample: Sample, preprocess: Preprocess, pictures: bool) -> _Loaded | s
     return _Loaded(seen.input, mapped, seen.view if pictures else None)
 
 
-def _batch(
-    start: int, samples: Sequence[Sample], results: list[_Loaded | str], *, size: tuple[int, int] | None
-) -> Batch:
+def _batch(start: int, samples: Sequence[Sample], results: list[_Loaded | str]) -> Batch:
     seen = [(number, result) for number, result in enumerate(results) if isinstance(result, _Loaded)]
     bad = [
         Bad(start + number, samples[number].name, result)
         for number, result in enumerate(results)
         if isinstance(result, str)
     ]
-    inputs = [result.input for _, result in seen]
     return Batch(
         indices=tuple(start + number for number, _ in seen),
         names=tuple(samples[number].name for number, _ in seen),
         labels=tuple(samples[number].label for number, _ in seen),
-        inputs=np.stack(inputs) if inputs else np.zeros((0, 3, *(size or (0, 0))), np.float32),
+        each=tuple(result.input for _, result in seen),
         boxes=[result.boxes for _, result in seen],
         pictures=[result.picture for _, result in seen if result.picture is not None],
         bad=tuple(bad),

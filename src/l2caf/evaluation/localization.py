@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..datasets.loading import Batch
+from ..datasets.loading import Batch, Prepares
 from ..errors import InputError
 from ..methods.table import METHODS
-from ..preprocessing import Preprocess, viewed
+from ..preprocessing import viewed
 from ..runs.rows import Row, Unusable
 from .intervals import Interval, mean_interval
 from .measurements import (
@@ -60,7 +60,7 @@ class Localization(MapWork):
         if THRESHOLD not in self.thresholds:
             raise InputError(f"The thresholds must contain {THRESHOLD}, at which top-1 localisation is measured.")
 
-    def seen_by(self, model: Model) -> Preprocess:
+    def seen_by(self, model: Model) -> Prepares:
         """The view that is asked for, at the network's input size."""
         return viewed(model.preprocess, self.view)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets.loading import Batch
+from ..datasets.loading import Batch, Prepares
 from ..errors import InputError
 from ..methods.table import METHODS
-from ..preprocessing import Preprocess, viewed
+from ..preprocessing import viewed
 from ..retrieval.embed import ImageVector, checked
 from ..retrieval.scores import RANKS, Retrieved, clusters, contingency, mutual_information, recalled, retrieve
 from ..runs.rows import Row, Unusable
@@ -69,7 +69,7 @@ class Retrieval(MapWork):
         object.__setattr__(self, "methods", METHODS.for_embeddings().checked(self.methods))
         object.__setattr__(self, "thresholds", tuple(self.thresholds))
 
-    def seen_by(self, model: Model) -> Preprocess:
+    def seen_by(self, model: Model) -> Prepares:
         """The view that is asked for, at the network's input size."""
         return viewed(model.preprocess, self.view)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..datasets.dataset import Sample
-from ..datasets.loading import Bad, Batch
+from ..datasets.loading import Bad, Batch, Prepares
 from ..errors import OutputError
 from ..progress import Progress, silent
 from ..runs.executor import Executor, rows_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..networks.model import Model
-    from ..preprocessing import Preprocess
 
 Vectors = npt.NDArray[np.float32]
 _NOT_FINITE = "an embedding that holds NaN or infinity; look at the picture, or take another network"
@@ -65,7 +64,7 @@ class Embedding(Work):
     key: ClassVar[str] = "embedding"
     stage: ClassVar[str] = "embedding"
 
-    def seen_by(self, model: Model) -> Preprocess:
+    def seen_by(self, model: Model) -> Prepares:
         """As the network's own preprocessing has it."""
         return model.preprocess
 

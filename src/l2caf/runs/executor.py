@@ -43,7 +43,8 @@ class Local(Executor):
 
         built = spec.build()
         stretches = [block.samples for block in blocks]
-        with closing(read_ahead(stretches, built.view, workers=self.workers)) as batches:
+        reading = read_ahead(stretches, built.view, workers=self.workers, pictures=spec.plan.pictures)
+        with closing(reading) as batches:
             for block, batch in zip(blocks, batches, strict=True):
                 yield block.number, built.rows(batch)
 

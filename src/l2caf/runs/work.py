@@ -19,9 +19,8 @@ from .rows import Row, Unusable
 
 if TYPE_CHECKING:
     from ..datasets.dataset import Sample
-    from ..datasets.loading import Batch
+    from ..datasets.loading import Batch, Prepares
     from ..networks.model import Model
-    from ..preprocessing import Preprocess
 
 
 class Record(Protocol):
@@ -47,12 +46,14 @@ def blocks_of(samples: Sequence[Sample], size: int) -> list[Block]:
 class Work(abc.ABC):
     """One kind of work; a frozen dataclass of JSON values, so that it pickles and can be told from another.
 
-    key     in the table WORKS
-    stage   what is being done, for whoever watches
+    key        in the table WORKS
+    stage      what is being done, for whoever watches
+    pictures   whether it draws on what the network sees, so that the pictures have to be kept with the inputs
     """
 
     key: ClassVar[str]
     stage: ClassVar[str]
+    pictures: ClassVar[bool] = False
 
     def settings(self) -> Row:
         """Its fields as JSON values."""
@@ -64,12 +65,12 @@ class Work(abc.ABC):
         return Built(self, model)
 
     @abc.abstractmethod
-    def seen_by(self, model: Model) -> Preprocess:
+    def seen_by(self, model: Model) -> Prepares:
         """How pictures reach the network."""
 
     @abc.abstractmethod
     def measure(self, model: Model, batch: Batch) -> Sequence[Record]:
-        """Do the work on a batch of at least one picture; records in the order of the pictures."""
+        """Do the work on a batch of pictures of one size, at least one; records in their order."""
 
     @abc.abstractmethod
     def counted(self, row: Row) -> tuple[str, bool] | None:
@@ -98,7 +99,7 @@ class Built:
         """Read a block and do it."""
         from ..datasets.loading import batches
 
-        (batch,) = batches(block.samples, self.view, len(block.samples), workers=0)
+        (batch,) = batches(block.samples, self.view, len(block.samples), workers=0, pictures=self.work.pictures)
         return self.rows(batch)
 
     def build(self) -> Built:
@@ -111,14 +112,14 @@ class Built:
         return self.work
 
     @property
-    def view(self) -> Preprocess:
+    def view(self) -> Prepares:
         """How pictures reach the network."""
         return self.work.seen_by(self.model)
 
     def rows(self, batch: Batch) -> list[Row]:
         """Do a batch that was read: first the files that could not be, then the others."""
         bad = [Unusable(bad.name, bad.message).as_dict() for bad in batch.bad]
-        return bad + (self._fitting(batch) if len(batch) else [])
+        return bad + [row for part in batch.alike() for row in self._fitting(part)]
 
     def identity(self, samples: Sequence[Sample]) -> Identity:
         """Weights, file list, code version and settings: what must be the same for a run to be gone on with."""
