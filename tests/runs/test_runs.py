@@ -24,11 +24,16 @@ from l2caf.evaluation.localization import Localization
 from l2caf.evaluation.measurements import Mapped
 from l2caf.evaluation.retrieval import Retrieval
 from l2caf.networks.model import Model
+from l2caf.rendering.style import Style
 from l2caf.retrieval.embed import Embedding, embed
 from l2caf.runs.executor import Executor, Local, run
 from l2caf.runs.rows import ROWS, Row
 from l2caf.runs.spec import WORKS, ModelSpec, RunSpec
 from l2caf.runs.work import Block, Built, Work, out_of_memory
+from l2caf.tasks.explain import ExplainRequest, explain_photographs
+from l2caf.tasks.network import NetworkChoice
+from l2caf.tasks.photographs import Photographs
+from l2caf.tasks.question import Question
 
 WORK = Localization(("l2caf", "gradcam"))
 
@@ -83,7 +88,10 @@ def test_every_work_of_the_table_is_one() -> None:
         assert entry.load().key == key
 
 
-@pytest.mark.parametrize("work", [WORK, Retrieval(), Embedding()])
+PHOTOGRAPHS = Photographs(Question(classes=(3, "cat")), Style(box=True), "out", select="scores")
+
+
+@pytest.mark.parametrize("work", [WORK, Retrieval(), Embedding(), PHOTOGRAPHS])
 def test_a_specification_pickles_and_is_json(made: Path, work: Work) -> None:
     spec = spec_of(made, work)
     assert spec.plan == work
@@ -115,6 +123,24 @@ def test_another_process_makes_the_same_index(made: Path, samples: Sequence[Samp
     assert (here.vectors == there.vectors).all()
     assert here.bad == there.bad
     assert [(bad.index, bad.name) for bad in here.bad] == [(1, "01.png")]
+
+
+@pytest.mark.slow
+def test_another_process_explains_and_draws_the_same(made: Path, samples: Sequence[Sample], tmp_path: Path) -> None:
+    def explained(name: str, executor: Executor) -> dict[str, object]:
+        network = NetworkChoice(f"{made / 'bright.py'}:build", whole=True, device="cpu")
+        files = [sample.path for sample in samples[:4]]
+        question = Question(classes=(1, 2))
+        request = ExplainRequest(files, tmp_path / name, network, question, Style(signed=True), npy=True, batch=2)
+        document = explain_photographs(request, executor=executor).as_dict()
+        assert len(document["images"]) == 3
+        assert [one["file"] for one in document["failed"]] == [str(made / "01.png")]
+        return json.loads(json.dumps(document).replace(str(tmp_path / name), "OUT"))
+
+    assert explained("here", Local()) == explained("there", Elsewhere())
+    here, there = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("here", "there"))
+    assert len(here) == 6
+    assert here == there
 
 
 @dataclass(frozen=True)
@@ -215,7 +241,7 @@ def test_the_hash_of_an_identity_follows_its_parts(made: Path, samples: Sequence
 def test_settings_that_make_no_run(made: Path, samples: Sequence[Sample], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Batches of 0"):
         run(spec_of(made), samples, tmp_path, size=0)
-    with pytest.raises(InputError, match="There is no work 'localization': the nearest is localisation"):
+    with pytest.raises(InputError, match="There is no work 'localization': the nearest are localisation"):
         RunSpec("localization", ModelSpec("x")).plan  # noqa: B018
     with pytest.raises(InputError, match="-1 workers"):
         list(Local(workers=-1).map(spec_of(made), [Block(0, tuple(samples))]))

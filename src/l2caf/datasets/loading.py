@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -46,7 +47,7 @@ class _Loaded(NamedTuple):
 class Batch:
     """So many samples in a row, without those that could not be read.
 
-    indices    their places among all samples; names and labels in the same order
+    indices    their places among all samples; names, paths and labels in the same order
     each       their inputs (3, H, W) as arrays, which become a tensor where the network runs
     boxes      (n, 4) of each, in pixels of the input; none where they cannot follow the user's own preprocessing
     pictures   what the network saw of each; empty if not asked for
@@ -55,6 +56,7 @@ class Batch:
 
     indices: tuple[int, ...]
     names: tuple[str, ...]
+    paths: tuple[Path, ...]
     labels: tuple[int | None, ...]
     each: tuple[Input, ...]
     boxes: list[Boxes]
@@ -80,6 +82,7 @@ class Batch:
         return Batch(
             self.indices[cut],
             self.names[cut],
+            self.paths[cut],
             self.labels[cut],
             self.each[cut],
             self.boxes[cut],
@@ -177,6 +180,7 @@ def _batch(start: int, samples: Sequence[Sample], results: list[_Loaded | str]) 
     return Batch(
         indices=tuple(start + number for number, _ in seen),
         names=tuple(samples[number].name for number, _ in seen),
+        paths=tuple(samples[number].path for number, _ in seen),
         labels=tuple(samples[number].label for number, _ in seen),
         each=tuple(result.input for _, result in seen),
         boxes=[result.boxes for _, result in seen],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -97,7 +98,8 @@ def embed(
     labels: list[int | None] = []
     bad: list[Bad] = []
     places = {sample.name: place for place, sample in enumerate(samples)}
-    for row in rows_of(spec, samples, size=size, executor=executor, progress=progress):
+    blocks = rows_of(spec, samples, size=size, executor=executor, progress=progress)
+    for row in chain.from_iterable(blocks):
         if "error" in row:
             bad.append(Bad(places[row["image"]], row["image"], row["error"]))
             continue

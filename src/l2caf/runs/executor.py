@@ -103,14 +103,14 @@ def rows_of(
     size: int = SIZE,
     executor: Executor | None = None,
     progress: Progress = silent,
-) -> Iterator[Row]:
-    """The same with nothing on disk: yield the rows, block by block."""
+) -> Iterator[list[Row]]:
+    """The same with nothing on disk: yield the rows of each block."""
     blocks = _checked_blocks(samples, size)
     work = spec.plan
     done = 0
     with closing(_mapped(executor, spec, blocks)) as found:
         for block, (_, rows) in zip(blocks, found, strict=True):
-            yield from rows
+            yield rows
             done += len(block.samples)
             progress(work.stage, done, len(samples))
 

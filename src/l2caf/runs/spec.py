@@ -20,6 +20,7 @@ WORKS = Table(
     Entry("localisation", "boxes of the maps", "l2caf.evaluation.localization:Localization"),
     Entry("retrieval", "embeddings, and boxes of their maps", "l2caf.evaluation.retrieval:Retrieval"),
     Entry("embedding", "vectors of pictures", "l2caf.retrieval.embed:Embedding"),
+    Entry("explanation", "explained photographs, drawn and written", "l2caf.tasks.photographs:Photographs"),
 )
 
 
@@ -28,19 +29,22 @@ class ModelSpec:
     """A network by its name: what `l2caf.networks.catalogue.load` is given.
 
     embedding   taken for retrieval: of a classifier, what its last linear layer is given
+    whole       shown all of each photograph, not only its centre
     """
 
     name: str
     weights: str | None = None
     device: str = "cpu"
     embedding: bool = False
+    whole: bool = False
 
     def build(self) -> Model:
         """Load it onto its device."""
         from ..networks.catalogue import load
 
         model = load(self.name, weights=self.weights)
-        return (model.as_embedding() if self.embedding else model).on(self.device)
+        model = model.as_embedding() if self.embedding else model
+        return (model.whole() if self.whole else model).on(self.device)
 
 
 @dataclass(frozen=True)

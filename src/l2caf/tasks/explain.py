@@ -7,13 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..datasets.dataset import Sample
+from ..errors import InputError, MethodError
 from ..progress import Progress, silent
 from ..rendering.style import Style
-from .explained import Writer, Written
+from ..runs.executor import Executor, rows_of
+from ..runs.spec import RunSpec
+from .explained import Written
 from .network import NetworkChoice
-from .outputs import Failed, Skipped, ready_folder, some_gathered, unheard
-from .photographs import explain_files
+from .outputs import Failed, Skipped, names_for, ready_folder, some_gathered, unheard
+from .photographs import Photographs
 from .question import Question
 
 if TYPE_CHECKING:
@@ -50,6 +53,18 @@ class ExplainRequest:
         """The question as it is put: what speaks for and against is only known of a class."""
         return replace(self.question, about_a_class=self.question.about_a_class or self.style.signed)
 
+    def work(self) -> Photographs:
+        """What is done to each photograph."""
+        return Photographs(
+            self.asked,
+            self.style,
+            str(self.out),
+            layer=self.network.layer,
+            select=self.network.select,
+            bare=self.bare,
+            npy=self.npy,
+        )
+
 
 @dataclass(frozen=True)
 class ExplainResult:
@@ -80,35 +95,37 @@ def explain_photographs(
     request: ExplainRequest,
     *,
     model: Model | None = None,
+    executor: Executor | None = None,
     progress: Progress = silent,
     skipped: Skipped = unheard,
 ) -> ExplainResult:
     """Explain every photograph and write its pictures; `model` is the request's network, where it is loaded already.
 
-    Every picture is whole before `progress` is told of it, so that a cancelled run leaves whole pictures.
+    Every picture is whole before `progress` is told of it, so that a cancelled run leaves whole pictures. A method that
+    fits no photograph of the first batch that could be read is refused at once.
     """
     files, refused = some_gathered(request.images, out=request.out, skipped=skipped)
     ready_folder(request.out)
     model = model or request.network.load(progress)
-    question = request.asked
-    writer = Writer(request.out, files, question, request.style, bare=request.bare, npy=request.npy)
-    answers = explain_files(
-        model,
-        files,
-        question.as_method(model),
-        layer=request.network.layer,
-        select=request.network.select,
-        batch=request.batch,
-        signed=request.style.signed,
-    )
+    request.asked.as_method(model)  # a class that the network does not have is told before a photograph is read
+    spec = RunSpec.of(request.work(), request.network.spec(), loaded=model)
+    named = {name: file for file, name in names_for(files, suffix=request.asked.method).items()}
+    samples = [Sample(file, name=name) for name, file in named.items()]
     written: list[Written] = []
     failed = list(refused)
-    for done, found in enumerate(answers, start=1):
-        if not isinstance(found, Failed):
-            written.append(writer.write(found, network=model.name))
-        else:
-            failed.append(found)
-            if len(files) > 1:  # of a single one the result says all
-                skipped(found)
-        progress("explaining", done, len(files))
-    return ExplainResult(model.name, question.title, tuple(written), tuple(failed))
+    done = 0
+    for rows in rows_of(spec, samples, size=request.batch, executor=executor):
+        went_well = [row for row in rows if "error" not in row]
+        misfits = [row["error"] for row in rows if row.get("by_method")]
+        if misfits and not written and not went_well:
+            raise MethodError(misfits[0])
+        for row in rows:
+            if "error" in row:
+                failed.append(Failed(named[row["image"]], InputError(row["error"])))
+                if len(files) > 1:  # of a single one the result says all
+                    skipped(failed[-1])
+            else:
+                written.append(Written.from_dict(row))
+            done += 1
+            progress(spec.plan.stage, done, len(files))
+    return ExplainResult(model.name, request.asked.title, tuple(written), tuple(failed))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ..errors import InputError
 from ..files import write_whole
 from ..networks.class_names import Prediction
 from ..rendering.grid import grid
 from ..rendering.style import Style
-from .outputs import names_for
 from .question import Question
 
 if TYPE_CHECKING:
@@ -56,6 +54,21 @@ class Map:
             "box": self.box,
         }
 
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Map:
+        """Read what `as_dict` gave; the heat itself is not in it."""
+        from ..solution import Outcome
+
+        return cls(
+            np.zeros((1, 1), np.float32),
+            Prediction(**row["class"]) if row["class"] else None,
+            Outcome(row["outcome"]) if row["outcome"] else None,
+            row["loss"],
+            row["steps"],
+            row["evaluations"],
+            tuple(row["box"]) if row["box"] else None,
+        )
+
 
 UNINFORMATIVE = "uninformative: no place matters more than another"
 
@@ -89,6 +102,20 @@ class Explained:
             "maps": [one.as_dict() for one in self.maps],
         }
 
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Explained:
+        """Read what `as_dict` gave; the pixels are not in it."""
+        return cls(
+            view=Image.new("RGB", (1, 1)),
+            maps=tuple(Map.from_dict(one) for one in row["maps"]),
+            prediction=Prediction(**row["predicted"]) if row["predicted"] else None,
+            layer=row["layer"],
+            solver=row["solver"] or "",
+            reason=row["reason"] or "",
+            endpoint=row["endpoint"] or "",
+            file=Path(row["file"]),
+        )
+
     def sheet(self, style: Style, *, heading: str, caption: str = "") -> Image.Image:
         """The photograph and its maps side by side, with titles."""
         cells = [self.view, *(style.draw(self.view, one.heat) for one in self.maps)]
@@ -111,7 +138,7 @@ def photograph_title(prediction: Prediction | None) -> str:
 
 @dataclass(frozen=True)
 class Written:
-    """What was written of one photograph; the pixels and maps themselves are let go."""
+    """A photograph, and what was written of it."""
 
     explained: Explained
     pictures: tuple[Path, ...]
@@ -124,6 +151,12 @@ class Written:
             "npy": str(self.numbers) if self.numbers else None,
         }
 
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Written:
+        """Read what `as_dict` gave: thousands of pictures would not fit in memory, and what a report needs does."""
+        pictures = tuple(Path(path) for path in row["pictures"])
+        return cls(Explained.from_dict(row), pictures, Path(row["npy"]) if row["npy"] else None)
+
 
 class Writer:
     """Writes the pictures of a run into one folder.
@@ -135,7 +168,6 @@ class Writer:
     def __init__(
         self,
         folder: Path,
-        files: Sequence[Path],
         question: Question,
         style: Style,
         *,
@@ -143,15 +175,11 @@ class Writer:
         npy: bool = False,
     ) -> None:
         self.folder = folder
-        self.names = names_for(files, suffix=question.method)
         self.question, self.style = question, style
         self.bare, self.npy = bare, npy
 
-    def write(self, explained: Explained, *, network: str) -> Written:
-        """Write what belongs to one photograph."""
-        if explained.file is None:
-            raise InputError("A picture without a file has no name: save its sheet with save_picture(sheet, path).")
-        name = self.names[explained.file]
+    def write(self, explained: Explained, name: str, *, network: str) -> Written:
+        """Write what belongs to one photograph, under a name without an ending."""
         pictures = self._bare(explained, name) if self.bare else [self._sheet(explained, name, network)]
         numbers = None
         if self.npy:
@@ -159,11 +187,7 @@ class Writer:
             heats = np.stack([one.heat for one in explained.maps])
             with write_whole(numbers) as temporary, temporary.open("wb") as file:
                 np.save(file, heats[0] if len(heats) == 1 else heats)
-        # Thousands of pictures would not fit in memory; what a report needs of them is small.
-        nothing = np.zeros((1, 1), np.float32)
-        maps = tuple(replace(one, heat=nothing) for one in explained.maps)
-        small = replace(explained, view=explained.view.resize((1, 1)), maps=maps)
-        return Written(small, tuple(pictures), numbers)
+        return Written(explained, tuple(pictures), numbers)
 
     def _sheet(self, explained: Explained, name: str, network: str) -> Path:
         from ..solution import Outcome

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..networks.catalogue import DEFAULT, load
 from ..progress import Progress, silent
+from ..runs.spec import ModelSpec
 
 if TYPE_CHECKING:
     from ..networks.model import Model
@@ -36,6 +37,11 @@ class NetworkChoice:
         progress(f"loading {self.network}", 0, None)
         model = load(self.network, weights=self.weights, device=self.device)
         return model.whole() if self.whole else model
+
+    def spec(self, *, embedding: bool = False) -> ModelSpec:
+        """The same for a run, whose blocks may be done elsewhere."""
+        weights = None if self.weights is None else str(self.weights)
+        return ModelSpec(self.network, weights, self.device, embedding, self.whole)
 
 
 def part_named(text: str | None) -> str | int | None:

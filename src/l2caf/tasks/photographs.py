@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from PIL import Image
 
 from ..errors import ClassError, InputError, MethodError
-from ..images import open_image
 from ..networks.class_names import Prediction, probabilities
-from ..preprocessing import Prepared
-from ..rendering.style import box_of
-from .explained import Explained, Map
+from ..preprocessing import Input
+from ..rendering.style import Style, box_of
+from ..runs.rows import Row
+from ..runs.work import Work
+from .explained import Explained, Map, Writer, Written
 from .outputs import Failed
+from .question import Question
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ..datasets.loading import Batch, Prepares
     from ..heatmap import Heatmap
     from ..methods.method import Method
     from ..networks.model import Model
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class _Ready:
     file: Path | None
-    prepared: Prepared
+    input: Input
+    view: Image.Image
 
 
 def explain_image(
@@ -44,50 +48,81 @@ def explain_image(
 ) -> Explained:
     """Explain one photograph."""
     asked = _Asked(model, method, layer, select, signed)
-    return asked.explained([_Ready(None, model.prepare(image))])[0]
+    prepared = model.prepare(image)
+    return asked.explained([_Ready(None, prepared.input, prepared.view)])[0]
 
 
-def explain_files(
-    model: Model,
-    files: Sequence[Path],
-    method: Method,
-    *,
-    layer: str | None = None,
-    select: Select = None,
-    batch: int = 16,
-    signed: bool = False,
-) -> Iterator[Explained | Failed]:
-    """Explain files, in batches; one that fails does not hold up the rest.
+@dataclass(frozen=True)
+class Misfit:
+    """A photograph that could not be explained; `by_method`: because the method does not fit what it shows."""
 
-    A fault that no photograph can help (an unknown layer, a class out of range, a method that fits none of
-    the first batch) is raised at once.
+    image: str
+    error: str
+    by_method: bool
+
+    def as_dict(self) -> Row:
+        return {"image": self.image, "error": self.error, "by_method": self.by_method}
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """A photograph that was explained and written, under the name of its picture."""
+
+    image: str
+    written: Written
+
+    def as_dict(self) -> Row:
+        return {"image": self.image, **self.written.as_dict()}
+
+
+@dataclass(frozen=True)
+class Photographs(Work):
+    """The work of explaining photographs: their pictures are drawn and written where the block is done.
+
+    A sample's name is that of its picture. A photograph that fails does not hold up the rest; a fault that none can
+    help (an unknown layer, a class out of range) is raised.
+
+    out   the folder for the pictures
     """
-    asked = _Asked(model, method, layer, select, signed)
-    waiting: list[_Ready] = []
-    some_went_well = False
-    for file in [*files, None]:
-        ready = _prepared(model, file) if file is not None else None
-        if isinstance(ready, Failed):
-            yield ready
-            continue
-        full = len(waiting) == batch
-        if waiting and (ready is None or full or waiting[0].prepared.input.shape != ready.prepared.input.shape):
-            answers = asked.answered(waiting)
-            some_went_well = some_went_well or any(isinstance(answer, Explained) for answer in answers)
-            first = answers[0]
-            if not some_went_well and isinstance(first, Failed) and isinstance(first.error, MethodError):
-                raise first.error
-            yield from answers
-            waiting = []
-        if ready is not None:
-            waiting.append(ready)
 
+    key: ClassVar[str] = "explanation"
+    stage: ClassVar[str] = "explaining"
+    pictures: ClassVar[bool] = True
 
-def _prepared(model: Model, file: Path) -> _Ready | Failed:
-    try:
-        return _Ready(file, model.prepare(open_image(file)))
-    except InputError as error:
-        return Failed(file, error)
+    question: Question
+    style: Style
+    out: str
+    layer: str | None = None
+    select: str | int | None = None
+    bare: bool = False
+    npy: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.question, Mapping):  # as JSON has it
+            classes = tuple(self.question["classes"])
+            object.__setattr__(self, "question", Question(**{**self.question, "classes": classes}))
+        if isinstance(self.style, Mapping):
+            object.__setattr__(self, "style", Style(**self.style))
+
+    def seen_by(self, model: Model) -> Prepares:
+        """As the network prepares it, with a picture as sharp as the photograph."""
+        return model
+
+    def measure(self, model: Model, batch: Batch) -> list[Pictured | Misfit]:
+        """Explain and write; one record per photograph."""
+        asked = _Asked(model, self.question.as_method(model), self.layer, self.select, self.style.signed)
+        writer = Writer(Path(self.out), self.question, self.style, bare=self.bare, npy=self.npy)
+        ready = [_Ready(*one) for one in zip(batch.paths, batch.each, batch.pictures, strict=True)]
+        return [
+            Misfit(name, str(answer.error), isinstance(answer.error, MethodError))
+            if isinstance(answer, Failed)
+            else Pictured(name, writer.write(answer, name, network=model.name))
+            for name, answer in zip(batch.names, asked.answered(ready), strict=True)
+        ]
+
+    def counted(self, row: Row) -> tuple[str, bool] | None:
+        """There is nothing to score."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -112,7 +147,7 @@ class _Asked:
         return [answer for one in batch for answer in self.answered([one])]
 
     def explained(self, batch: list[_Ready]) -> list[Explained]:
-        inputs = [ready.prepared.input for ready in batch]
+        inputs = [ready.input for ready in batch]
         with self.model.run(inputs, layer=self.layer, select=self.select) as recording:
             heatmap = self.method.on(recording.head)
             output = recording.output
@@ -120,7 +155,7 @@ class _Asked:
         solution = heatmap.solution
         return [
             Explained(
-                view=ready.prepared.view,
+                view=ready.view,
                 maps=_maps_of(self.model, heatmap, output, index, signed=self.signed),
                 prediction=predictions[index],
                 layer=heatmap.layer,
