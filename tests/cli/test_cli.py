@@ -20,6 +20,8 @@ from l2caf.cli import main
 from l2caf.cli.app import COMMANDS
 from l2caf.tasks.samples import sample, two_objects
 
+PATIENCE = 600  # seconds until a process is taken for stuck: a busy machine needs many
+
 NETS = """
 import torch
 from torch import nn
@@ -374,8 +376,11 @@ class TestAsProgram:
     """What only a process of its own shows."""
 
     def start(self, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+        return self.launch("-m", "l2caf", *arguments, **options)
+
+    def launch(self, *words: object, **options: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "l2caf", *map(str, arguments)],
+            [sys.executable, *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -392,22 +397,18 @@ class TestAsProgram:
 
     def test_help_needs_no_torch(self) -> None:
         program = (
-            "import sys, time; start = time.perf_counter()\n"
+            "import sys\n"
             "from l2caf.cli import main\n"
             f"for command in [[], *([name] for name in {COMMANDS!r})]:\n"
             "    main([*command, '--help'])\n"
-            "assert not {'torch', 'numpy', 'PIL', 'matplotlib'} & set(sys.modules)\n"
-            "print('SECONDS', time.perf_counter() - start)"
+            "assert not {'torch', 'numpy', 'PIL', 'matplotlib'} & set(sys.modules)"
         )
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
-        )
-        assert float(done.stdout.rpartition("SECONDS")[2]) < 3  # for seven of them
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
 
     def test_one_document_on_stdout(self, tmp_path: Path, cat: Path) -> None:
         process = self.start("explain", cat, tmp_path / "none.png", "--json", cwd=tmp_path)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
         assert len(json.loads(out)["images"]) == 1
         assert "none.png" in err
@@ -419,14 +420,20 @@ class TestAsProgram:
         sample("cup").resize((90, 60)).save(folder / "0.jpg")
         for number in range(1, 300):
             (folder / f"{number}.jpg").write_bytes((folder / "0.jpg").read_bytes())
-        process = self.start("explain", folder, "--out", tmp_path / "maps", "--batch", 4, cwd=tmp_path)
-        deadline = time.monotonic() + 60
+        # Whoever started the tests may have had SIGINT ignored, as a shell does for work in the background.
+        interruptible = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+            "from l2caf.cli import main; sys.exit(main())"
+        )
+        words = ["-c", interruptible, "explain", folder, "--out", tmp_path / "maps", "--batch", 4]
+        process = self.launch(*words, cwd=tmp_path)
+        deadline = time.monotonic() + PATIENCE
         while len(files_in(tmp_path / "maps")) < 5:
             assert time.monotonic() < deadline
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert "Stopped" in err
         assert "Traceback" not in err

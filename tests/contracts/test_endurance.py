@@ -35,12 +35,16 @@ def test_many_explanations_leave_nothing_behind(method: str) -> None:
 
     explain(50)
     gc.collect()
-    objects, tensors, memory = len(gc.get_objects()), tensors_alive(), process.memory_info().rss
-    explain(300)
-    gc.collect()
+    objects, tensors = len(gc.get_objects()), tensors_alive()
+    growth = []
+    for _ in range(3):
+        memory = process.memory_info().rss
+        explain(100)
+        gc.collect()
+        growth.append(process.memory_info().rss - memory)
     assert tensors_alive() <= tensors
     assert len(gc.get_objects()) - objects < 100
-    assert process.memory_info().rss - memory < 8 << 20
+    assert min(growth) < 2 << 20  # an allocator that takes a page in between makes one of them large, a leak all
     assert all(not module._forward_hooks and "forward" not in module.__dict__ for module in network.modules())
 
 
@@ -84,7 +88,7 @@ def test_threads_get_what_one_thread_gets() -> None:
 
     def explain(place: int) -> torch.Tensor:
         if place < 4:
-            barrier.wait(timeout=30)
+            barrier.wait(timeout=300)
         network, inputs, objective = work[place % len(work)]
         return l2caf.explain(network, inputs, objective=objective).weights
 

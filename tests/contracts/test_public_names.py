@@ -53,16 +53,12 @@ def test_what_a_heatmap_and_a_solution_hold() -> None:
     }  # fmt: skip
 
 
-def test_importing_is_quick_and_brings_no_torch() -> None:
+def test_importing_brings_nothing_but_itself() -> None:
+    """What makes it quick, counted: one module of ours, and the rest is Python's own."""
     program = (
-        "import sys, time, json; start = time.perf_counter(); "
-        "import l2caf; took = time.perf_counter() - start; "
-        "print(json.dumps([took, [name for name in ('torch', 'numpy', 'PIL', 'matplotlib', 'timm', 'typer') "
-        "if name in sys.modules]]))"
+        "import sys, json; before = set(sys.modules); import l2caf; "
+        "brought = set(sys.modules) - before; "
+        "print(json.dumps(sorted(name for name in brought if name.partition('.')[0] not in sys.stdlib_module_names)))"
     )
-    runs = [
-        json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout)
-        for _ in range(3)
-    ]
-    assert min(took for took, _ in runs) < 0.3
-    assert all(heavy == [] for _, heavy in runs)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert json.loads(done.stdout) == ["l2caf"]

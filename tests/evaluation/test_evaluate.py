@@ -85,24 +85,37 @@ def test_wrong_boxes_and_wrong_labels_are_not_hits(made: Path, tmp_path: Path) -
     assert scores["loc_top1"]["value"] <= scores["gt_known"]["value"] - 20
 
 
+# A run that wrote a fifth of its rows waits to be killed, so that none is over before, however late the kill comes.
+STALLING = """
+import os, time
+from pathlib import Path
+
+rows = os.environ.get("STALL_ON")
+def written():
+    return Path(rows).read_bytes().count(b"\\n") if Path(rows).exists() else 0
+before = rows and written()
+def stall():
+    time.sleep(0.02 if rows else 0)
+    while rows and written() - before >= 16:
+        time.sleep(1)
+"""
+
+
 @pytest.mark.slow
 def test_killed_five_times_it_leaves_the_same_rows(made: Path, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_WAIT_POLICY": "PASSIVE"}
     assert run(_arguments(made, whole, "-m", "l2caf", "-m", "gradcam")) == 0
-    slow = (
-        (made / "bright.py")
-        .read_text()
-        .replace("def forward(self, x):", "def forward(self, x):\n        __import__('time').sleep(0.05)")
-    )
+    slow = STALLING + squares.BUILDER.replace("def forward(self, x):", "def forward(self, x):\n        stall()")
     (made / "bright.py").write_text(slow)
     try:
         command = [sys.executable, "-m", "l2caf", *_arguments(made, cut, "-m", "l2caf", "-m", "gradcam")]
         generator = random.Random(0)
         killed = 0
+        rows = cut / "rows.jsonl"
+        stalling = environment | {"STALL_ON": str(rows)}
         for _ in range(5):
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            rows, before = cut / "rows.jsonl", 0
+            process = subprocess.Popen(command, env=stalling, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             before = rows.stat().st_size if rows.exists() else 0
             while process.poll() is None and (not rows.exists() or rows.stat().st_size == before):
                 time.sleep(0.01)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -33,6 +35,8 @@ from l2caf.localization import overlap_of
 
 PREDICTED = np.array([[4, 1, 2, 3, 0], [0, 4, 2, 3, 1], [9, 8, 7, 6, 5]])
 LABELS = np.array([4, 1, 0])
+# SciPy's name of the generator before and after 1.15.
+SEED = "rng" if "rng" in inspect.signature(scipy.stats.bootstrap).parameters else "random_state"
 
 
 class TestHits:
@@ -234,7 +238,7 @@ class TestIntervals:
             method="percentile",
             n_resamples=20_000,
             batch=1000,
-            rng=np.random.default_rng(2),
+            **{SEED: np.random.default_rng(2)},
         ).confidence_interval
         width = theirs.high - theirs.low
         assert ours.value == pytest.approx(values.mean())
@@ -267,7 +271,7 @@ class TestIntervals:
             method="percentile",
             n_resamples=20_000,
             batch=1000,
-            rng=np.random.default_rng(6),
+            **{SEED: np.random.default_rng(6)},
         ).confidence_interval
         assert found.value == pytest.approx(ours.mean() - theirs.mean())
         # Shares of 400 images go in steps of 0.0025.

@@ -72,7 +72,7 @@ COMMANDS: dict[str, Command] = {
     "explain, some files bad": Command("explain cat.png bad.png none.png --network nets.py:straight --out out"),
     "explain, all files bad": Command("explain bad.png none.png --network nets.py:straight --out out"),
     "explain, bad option": Command("explain cat.png --top 9 --network nets.py:straight --out out"),
-    "explain, unknown option": Command("explain cat.png --nothing"),
+    "explain, unknown option": Command("explain cat.png --nothing", ("error",)),  # its words are those of click
     "compare": Command("compare cat.png --out out"),
     "compare, head not affine": Command("compare cat.png --class 1 --network nets.py:curved --out sheet.png"),
     "animate": Command("animate cat.png --frames 3 --steps 60 --out out", ("steps",)),

@@ -145,7 +145,7 @@ def run_program(*words: str, launcher: tuple[str, ...] = ()) -> subprocess.Compl
     paths = os.pathsep.join([str(Path(l2caf.__file__).parents[1]), str(here)])
     environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     program = [sys.executable, *launcher, str(here / "classifier_for_tests.py"), *words]
-    return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=900)
 
 
 @pytest.mark.parametrize("at", [3, 8])

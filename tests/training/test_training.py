@@ -222,7 +222,7 @@ def test_two_processes_do_what_one_does(four: Dataset, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": here, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for words in ([*given, str(tmp_path / "one")], [*launch, *given, str(tmp_path / "two")]):
-        done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr
     one, two = log_of(tmp_path / "one"), log_of(tmp_path / "two")
     assert two["losses"] == pytest.approx(one["losses"], rel=1e-2)
