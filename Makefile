@@ -1,22 +1,31 @@
 # On a machine with only Python 3.11, pip and make, each target makes what it needs.
 
-# The newest interpreter that we test on, or whatever `python3` is; `make PYTHON=...` overrides it.
+# The interpreter whose wheels are pinned, or whatever `python3` is; `make PYTHON=...` overrides it.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# One torch thread in each of two processes: more threads would only wait for one another on two cores.
+WORKERS ?= 2
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile
+# The torch that `test-lowest` takes, where the lowest one cannot be had: TORCH="torch==2.13.0 torchvision==0.28.0".
+TORCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-lowest lint format bench dist dist-test clean
 
 help:  ## list the targets
-	@awk -F ':.*## *' '/^[a-z]+:.*##/ { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed  ## explain a few photographs into the folder demo/
 	$(BIN)/l2caf demo --out demo
 
-test: lint  ## everything that must hold; ends with pytest's summary
-	$(BIN)/python -m pytest
+test: lint  ## everything that must hold; ends with the branches covered and pytest's summary
+	$(BIN)/python $(PYTEST) --cov --cov-report=term
+
+test-lowest: $(VENV)-lowest/.installed  ## the tests on the lowest versions that pyproject.toml admits
+	# Old packages on new Pythons and companions deprecate one another: that is no fault of ours.
+	$(VENV)-lowest/bin/python $(PYTEST) -W default::DeprecationWarning
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy and the direction of imports
 	$(BIN)/ruff check
@@ -31,8 +40,16 @@ format: $(VENV)/.installed-dev  ## let ruff put the code in order
 bench: $(VENV)/.installed-dev  ## measure, and write the tables
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks
 
+dist: $(VENV)/.installed-dev  ## build wheel and sdist into dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+
+dist-test: dist  ## install wheel and sdist into empty environments, and run the demo away from the checkout
+	PYTHON="$(PYTHON)" sh tests/packaging/try_dist.sh dist/*.whl dist/*.tar.gz
+
 clean:  ## remove everything that make made
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -f .coverage .coverage.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/pip:
@@ -46,3 +63,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/pip
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable '.[dev]'
 	touch $(VENV)/.installed $@
+
+$(VENV)-lowest/.installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv --clear $(VENV)-lowest
+	cp constraints-lowest.txt $(VENV)-lowest/constraints.txt
+	$(if $(TORCH),(grep -vE '^torch(vision)?==' constraints-lowest.txt; printf '%s\n' $(TORCH)) > $(VENV)-lowest/constraints.txt)
+	$(VENV)-lowest/bin/python -m pip install --quiet --constraint $(VENV)-lowest/constraints.txt --editable '.[test]'
+	touch $@

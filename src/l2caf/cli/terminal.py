@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..progress import NONE
+from ..progress import NONE, silent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,6 +100,10 @@ def bar(stage: str, total: int | None = None) -> Iterator[Progress]:
 
     A new stage takes the bar over; numbers so far stand behind it.
     """
+    console = errors()
+    if not console.is_terminal:
+        yield silent
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
@@ -110,8 +114,7 @@ def bar(stage: str, total: int | None = None) -> Iterator[Progress]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[numbers]}", markup=False),
     )
-    console = errors()
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+    with Bar(*columns, console=console, transient=True) as shown:
         task, now = shown.add_task(stage, total=total, numbers=""), stage
 
         def tell(stage: str, done: int, total: int | None, numbers: Mapping[str, float] = NONE) -> None:
