@@ -20,7 +20,7 @@ from l2caf.evaluation.localization import Localization, LocalizationResult, summ
 from l2caf.evaluation.measurements import THRESHOLDS, Mapped, Measurement, Overlap, row_of
 from l2caf.evaluation.scores import tables_of
 from l2caf.retrieval.embed import ImageVector
-from l2caf.runs.rows import RowFile, Unusable
+from l2caf.runs.rows import Identity, RowFile, Unusable
 from l2caf.tasks.evaluate import EvaluationRequest, evaluate
 
 
@@ -194,16 +194,16 @@ def test_json_is_one_document(made: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_row_file_drops_what_was_cut_off(tmp_path: Path) -> None:
-    file = RowFile.open(tmp_path, {"a": 1})
+    file = RowFile.open(tmp_path, Identity({"a": 1}))
     file.append(0, [{"image": "x"}])
     file.append(1, [{"image": "y"}])
     path = tmp_path / "rows.jsonl"
     path.write_bytes(path.read_bytes()[:-3])
-    again = RowFile.open(tmp_path, {"a": 1})
+    again = RowFile.open(tmp_path, Identity({"a": 1}))
     assert again.blocks_done == 1
     assert [row["image"] for row in again.rows()] == ["x"]
     with pytest.raises(FileError, match="another a"):
-        RowFile.open(tmp_path, {"a": 2})
+        RowFile.open(tmp_path, Identity({"a": 2}))
 
 
 def test_rows_without_boxes_leave_nothing_to_measure() -> None:
@@ -258,7 +258,6 @@ def test_localisation_on_real_photographs(tmp_path: Path) -> None:
         "imagenet",
         DATA / "imagenet-val",
         tmp_path,
-        "efficientnet_lite0",
         methods=("l2caf", "l2caf-class", "gradcam"),
         limit=48,
     )

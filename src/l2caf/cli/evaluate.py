@@ -80,15 +80,13 @@ def command(
     """
     from ..evaluation.localization import LocalizationResult
     from ..tasks.evaluate import EvaluationRequest, evaluate
+    from ..tasks.network import NetworkChoice
 
     request = EvaluationRequest(
         dataset=dataset,
         root=root,
         out=out,
-        network=network,
-        weights=None if weights is None else str(weights),
-        device=device,
-        layer=layer,
+        network=NetworkChoice(network, weights, layer, device=device),
         protocol=protocol,
         part=part,
         methods=tuple(method or ()),

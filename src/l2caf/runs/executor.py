@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..progress import Progress, silent
-from .rows import Row, RowFile
+from .rows import Identity, Row, RowFile
 from .spec import RunSpec
 from .work import Block, Built, Work, blocks_of
 
@@ -81,7 +81,7 @@ def run(
     """Do every sample and leave the rows in `out`; a run that was cut off or cancelled goes on where it was."""
     blocks = _checked_blocks(samples, size)
     work = spec.plan
-    file = RowFile.open(out, {**spec.identity(samples).parts, "batch": size})
+    file = RowFile.open(out, Identity({**spec.identity(samples).parts, "batch": size}))
     tally = Tally(work)
     tally.add(file.rows())
     left = blocks[file.blocks_done :]

@@ -7,6 +7,7 @@ block is done anew. So a run that was killed any number of times leaves the very
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ..files import write_whole
 
 Row = dict[str, Any]
 """One line: JSON values by name. Whoever makes rows has a type for them, with `as_dict`."""
-ROWS, SETTINGS = "rows.jsonl", "run.json"
+ROWS, ABOUT = "rows.jsonl", "run.json"
 
 
 @dataclass(frozen=True)
@@ -33,25 +34,48 @@ class Unusable:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """What a run is about: parts that can be named when they differ, JSON values all, and one hash of them.
+
+    >>> Identity({"view": "crop", "batch": 4}).hash == Identity({"batch": 4, "view": "crop"}).hash
+    True
+    >>> Identity({"view": "crop", "batch": 4}).differing({"view": "squash", "batch": 4})
+    ['view']
+    """
+
+    parts: Row
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(json.dumps(self.parts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def differing(self, there: Row) -> list[str]:
+        """The parts that are not as they are there, in the order in which they are given."""
+        here, gone = json.loads(json.dumps(self.parts)), object()
+        return [key for key in dict.fromkeys((*here, *there)) if there.get(key, gone) != here.get(key, gone)]
+
+
+@dataclass(frozen=True)
 class RowFile:
-    """The rows of one run in a folder, and the settings under which they were made."""
+    """The rows of one run in a folder, beside what the run is about."""
 
     folder: Path
     blocks_done: int
 
     @classmethod
-    def open(cls, folder: Path, settings: Row) -> RowFile:
-        """Start a run in a folder, or go on with the one that is there if its settings are the same."""
+    def open(cls, folder: Path, identity: Identity) -> RowFile:
+        """Start a run in a folder, or go on with the one that is there if it is the same."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FileError(
                 f"{folder} cannot be made ({error.strerror}): choose another place.", field="out"
             ) from error
-        path = folder / SETTINGS
+        path = folder / ABOUT
         if path.exists():
-            differing = _differing(_read(path), json.loads(json.dumps(settings)))
-            if differing:
+            there = _read(path)
+            if there.pop("identity", None) != identity.hash:
+                differing = identity.differing(there) or ["identity"]
                 raise FileError(
                     f"{folder} holds a run with another {', '.join(differing)}: choose another place, or remove that"
                     " folder.",
@@ -59,7 +83,7 @@ class RowFile:
                 )
         else:
             with write_whole(path) as temporary:
-                temporary.write_text(json.dumps(settings, indent=1) + "\n")
+                temporary.write_text(json.dumps({"identity": identity.hash, **identity.parts}, indent=1) + "\n")
         return cls(folder, _drop_what_was_cut_off(folder / ROWS))
 
     def append(self, block: int, rows: Sequence[Row]) -> None:
@@ -88,12 +112,6 @@ def _read(path: Path) -> Row:
     if not isinstance(there, dict):
         raise FileError(f"{path} cannot be read: choose another place, or remove that folder.", field="out")
     return there
-
-
-def _differing(there: Row, here: Row) -> list[str]:
-    """The settings that are not the same, in the order in which they are given."""
-    gone = object()
-    return [key for key in dict.fromkeys((*here, *there)) if there.get(key, gone) != here.get(key, gone)]
 
 
 def _drop_what_was_cut_off(path: Path) -> int:

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..table import Entry, Table
-from .rows import Row
-from .work import Built, Identity, Work
+from .rows import Identity, Row
+from .work import Built, Work
 
 if TYPE_CHECKING:
     from ..datasets.dataset import Sample

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from .. import __version__
 from ..errors import NetworkError
-from .rows import Row, Unusable
+from .rows import Identity, Row, Unusable
 
 if TYPE_CHECKING:
     from ..datasets.dataset import Sample
@@ -75,17 +75,6 @@ class Work(abc.ABC):
     @abc.abstractmethod
     def counted(self, row: Row) -> tuple[str, bool] | None:
         """The name of a score so far, and whether this row adds to it; None where it counts for none."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What a run is about, in parts that can be named when they differ, and as one hash."""
-
-    parts: Row
-
-    @property
-    def hash(self) -> str:
-        return _hash(f"{key}={value!r}" for key, value in sorted(self.parts.items()))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,9 @@ from ..reports.neighbours import strips
 from ..reports.retrieval import write_retrieval_report
 from ..reports.tiles import Tile, sections, tiles
 from ..runs.executor import SIZE, Executor, run
-from ..runs.spec import ModelSpec, RunSpec
+from ..runs.spec import RunSpec
 from ..table import Entry, Table
+from .network import NetworkChoice
 
 if TYPE_CHECKING:
     from ..networks.model import Model
@@ -55,10 +56,7 @@ class EvaluationRequest:
     dataset: str
     root: Path
     out: Path
-    network: str
-    weights: str | None = None
-    device: str = "auto"
-    layer: str | None = None
+    network: NetworkChoice = field(default_factory=NetworkChoice)
     protocol: str = "localisation"
     part: str | None = None
     methods: tuple[str, ...] = ()
@@ -92,14 +90,14 @@ def localise(request: EvaluationRequest, executor: Executor | None, progress: Pr
         raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="part")
     methods = METHODS.checked(request.methods or METHODS.default_in("evaluate"))
     dataset = datasets.read(request.dataset, request.root).limit(request.limit)
-    named, model = _loaded(request, progress, embedding=False)
+    model = request.network.load(progress)
     work = Localization(
         methods=methods,
         view=request.view,
         labels_are_classes=_labels_are_classes(request.dataset, dataset.class_names, model.class_names),
-        layer=request.layer,
+        layer=request.network.layer,
     )
-    spec = RunSpec.of(work, named, loaded=model)
+    spec = RunSpec.of(work, request.network.spec(), loaded=model)
     file = run(spec, dataset.samples, request.out, size=request.batch, executor=executor, progress=progress)
     result, tables = localization.summarise(
         file.rows(),
@@ -124,11 +122,11 @@ def localise(request: EvaluationRequest, executor: Executor | None, progress: Pr
 def retrieve(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
     """What an embedding retrieves, and where it looks."""
     methods = retrieval.ordered(request.methods or retrieval.DEFAULT_METHODS)
-    dataset, part = part_of(request.dataset, request.root, part=request.part, network=request.network)
+    dataset, part = part_of(request.dataset, request.root, part=request.part, network=request.network.network)
     dataset = dataset.limit(request.limit)
-    named, model = _loaded(request, progress, embedding=True)
-    work = Retrieval(methods=methods, view=request.view, layer=request.layer)
-    spec = RunSpec.of(work, named, loaded=model)
+    model = request.network.load(progress).as_embedding()
+    work = Retrieval(methods=methods, view=request.view, layer=request.network.layer)
+    spec = RunSpec.of(work, request.network.spec(embedding=True), loaded=model)
     file = run(spec, dataset.samples, request.out, size=request.batch, executor=executor, progress=progress)
     result, tables, near = retrieval.summarise(
         file.rows(),
@@ -136,7 +134,7 @@ def retrieve(request: EvaluationRequest, executor: Executor | None, progress: Pr
         model,
         dataset=dataset.name,
         part=part,
-        published=retrieval_rows(request.dataset, trained_by(request.network)) if part == "unseen" else (),
+        published=retrieval_rows(request.dataset, trained_by(request.network.network)) if part == "unseen" else (),
     )
     _write(request.out / RESULTS, result.as_dict())
     title = f"{result.network} on {result.dataset}: what does it retrieve, and where does it look?"
@@ -151,13 +149,6 @@ def retrieve(request: EvaluationRequest, executor: Executor | None, progress: Pr
     nearest = strips(near, dataset, work, model)
     page = write_retrieval_report(request.out / REPORT, result, telling, nearest, title=title, settings=shown)
     return Evaluation(result, page)
-
-
-def _loaded(request: EvaluationRequest, progress: Progress, *, embedding: bool) -> tuple[ModelSpec, Model]:
-    """The network by its name, for wherever blocks are done, and here."""
-    progress(f"loading {request.network}", 0, None)
-    named = ModelSpec(request.network, request.weights, request.device, embedding)
-    return named, named.build()
 
 
 def _labels_are_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]) -> bool:

@@ -16,6 +16,8 @@ from ..progress import Progress, silent
 from ..rendering.grid import Cell, grid
 from ..rendering.overlay import overlay
 from ..rendering.style import Style, box_of, note
+from ..runs.executor import Executor
+from ..runs.spec import RunSpec
 from .network import NetworkChoice
 from .outputs import Failed, Skipped, gathered, ready_folder, unheard
 
@@ -85,7 +87,12 @@ class MatchResult:
 
 
 def match_pictures(
-    request: MatchRequest, *, model: Model | None = None, progress: Progress = silent, skipped: Skipped = unheard
+    request: MatchRequest,
+    *,
+    model: Model | None = None,
+    executor: Executor | None = None,
+    progress: Progress = silent,
+    skipped: Skipped = unheard,
 ) -> MatchResult:
     """Search the gallery, explain every match, and write the figure; `model` gives embeddings."""
     open_image(request.query)  # a query that is no picture is told before a gallery is embedded
@@ -103,7 +110,8 @@ def match_pictures(
     from ..retrieval.match import match
 
     model = model or request.network.load(progress).as_embedding()
-    found = open_gallery(request.gallery, files, Embedding().on(model), cache=request.out / CACHE, progress=progress)
+    spec = RunSpec.of(Embedding(), request.network.spec(embedding=True), loaded=model)
+    found = open_gallery(request.gallery, files, spec, cache=request.out / CACHE, executor=executor, progress=progress)
     failed = tuple(Failed(found.files[bad.name], InputError(bad.message)) for bad in found.bad)
     for one in failed:
         skipped(one)
