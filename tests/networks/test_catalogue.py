@@ -95,7 +95,7 @@ def test_unreachable_weights_are_asked_for_once_and_the_remedy_is_named(
     monkeypatch.setattr(reachability, "reachable", lambda url: (asked.append(url), plain(url))[1])
     monkeypatch.setattr("huggingface_hub.hf_hub_download", _not_called)
     monkeypatch.setattr("torch.hub.download_url_to_file", _not_called)
-    with pytest.raises(CatalogueError, match=r"cannot be reached.*--weights FILE.*pretrained=False"):
+    with pytest.raises(CatalogueError, match=r"cannot be reached.*local file of weights.*pretrained=False"):
         catalogue.load(name)
     assert len(asked) == 1
 

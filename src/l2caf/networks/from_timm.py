@@ -53,7 +53,7 @@ class Timm(Source):
                 name=f"timm:{name}",
                 source="timm",
                 parameters=None,
-                needs=DOWNLOADED if name in published else "--weights FILE",
+                needs=DOWNLOADED if name in published else "a file of weights",
                 description="pretrained" if name in published else "no published weights",
             )
             for name in _names()

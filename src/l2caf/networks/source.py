@@ -14,7 +14,7 @@ from ..table import Entry
 if TYPE_CHECKING:
     from .model import Model
 
-DOWNLOADED = "a download on first use, or --weights FILE"
+DOWNLOADED = "a download on first use, or a file of weights"
 
 
 @dataclass(frozen=True)

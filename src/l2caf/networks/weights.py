@@ -97,8 +97,9 @@ def read_header(path: str | Path) -> Header:
         text = beside.read_text(encoding="utf-8")
         return Header(_loader_beside(text), text)
     raise WeightsError(
-        f"{path.name} holds weights, but not what network they are for: give the network's name with"
-        f" --network NAME --weights {path.name}, or take a checkpoint of 'l2caf train retrieval'."
+        f"{path.name} holds weights, but not what network they are for: give the network by its name and this file as"
+        " its weights, or take a checkpoint of 'l2caf train retrieval'.",
+        field="network",
     )
 
 
