@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from embeddings_for_tests import colours_file, patches
-from l2caf.errors import Cancelled, ClassError, FileError, ImageError, InputError
+from l2caf.errors import Cancelled, ClassError, FileError, ImageError, InputError, L2cafError
 from l2caf.methods.table import METHODS
 from l2caf.progress import Progress
 from l2caf.rendering.style import Style
@@ -227,6 +227,15 @@ def test_what_only_the_network_or_the_disk_can_tell(choice: NetworkChoice, photo
     with pytest.raises(ClassError) as caught:
         explain_photographs(ExplainRequest([image], tmp_path / "out", choice, Question(classes=("cat",))))
     assert caught.value.field == "class"
+    for field, chosen in {
+        "network": NetworkChoice(choice.network.replace("straight", "crooked")),
+        "weights": NetworkChoice(choice.network, weights=tmp_path / "none.pth"),
+        "layer": NetworkChoice(choice.network, layer="9"),
+        "device": NetworkChoice(choice.network, device="abacus"),
+    }.items():
+        with pytest.raises(L2cafError) as found:
+            explain_photographs(ExplainRequest([image], tmp_path / "out", chosen))
+        assert found.value.field == field
     with pytest.raises(FileError) as refused:
         explain_photographs(ExplainRequest([image], tmp_path / "nets.py", choice))
     assert refused.value.field == "out"

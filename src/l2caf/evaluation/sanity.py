@@ -63,7 +63,7 @@ def sanity_check(
     if inputs.ndim != 4 or len(inputs) < 2:
         raise InputError("The check compares maps of different images: give a batch of two or more.")
     if seeds < 1:
-        raise InputError(f"{seeds} seeds randomise nothing: give 1 or more.")
+        raise InputError(f"{seeds} seeds randomise nothing: give 1 or more.", field="seeds")
     plan = cascade(network, inputs, stages=stages) if stages is None or isinstance(stages, int) else stages
     trial = _Trial(_copied(unwrap(network)), inputs, contestants, layer, select)
     for seed in range(seeds):

@@ -81,7 +81,7 @@ def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress:
     `progress` is told of every round and of what comes before them, rounds + EXTRA times in all.
     """
     if rounds < 1:
-        raise InputError(f"{rounds} rounds measure nothing: give 1 or more.")
+        raise InputError(f"{rounds} rounds measure nothing: give 1 or more.", field="rounds")
     network = model.network
     if len(image) != 1:
         raise InputError(f"Seconds a frame are measured on one image, and these are {len(image)}: give one.")

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from ..errors import InputError, L2cafError, NetworkError, first_line
+from ..errors import InputError, L2cafError, LayerError, NetworkError, first_line
 from ..preprocessing import Input, Prepared, Preprocess, Preprocessing, WholePreprocessing
 from ..recorder import Recording, record
 from ..recording.borrow import unwrap
@@ -66,7 +66,9 @@ class Model:
         if isinstance(self.preprocess, WholePreprocessing):
             return self
         if not isinstance(self.preprocess, Preprocessing):
-            raise InputError(f"{self.name} prepares its pictures itself, so they cannot be shown to it whole.")
+            raise InputError(
+                f"{self.name} prepares its pictures itself, so they cannot be shown to it whole.", field="whole"
+            )
         return replace(self, preprocess=WholePreprocessing(self.preprocess))
 
     def as_embedding(self) -> Model:
@@ -114,6 +116,9 @@ class Model:
         batch = self.batch(inputs)
         try:
             return record(self.network, batch, layer=layer, select=select)
+        except LayerError as error:
+            error.field = error.field or (None if layer is None else "layer")
+            raise
         except L2cafError:
             raise
         except Exception as error:  # any network may fail in any way

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import CatalogueError, WeightsError
 from ..networks.catalogue import DEFAULT, load
 from ..progress import Progress, silent
 from ..runs.spec import ModelSpec
@@ -35,7 +36,12 @@ class NetworkChoice:
     def load(self, progress: Progress = silent) -> Model:
         """Load it; whoever asks several things of it loads it once."""
         progress(f"loading {self.network}", 0, None)
-        model = load(self.network, weights=self.weights, device=self.device)
+        try:
+            model = load(self.network, weights=self.weights, device=self.device)
+        except (CatalogueError, WeightsError) as error:
+            ours = "weights" if isinstance(error, WeightsError) and self.weights else "network"
+            error.field = error.field or ours
+            raise
         return model.whole() if self.whole else model
 
     def spec(self, *, embedding: bool = False) -> ModelSpec:
