@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 
 from l2caf import Exact, GradientDescent, UnitL2
-from l2caf.heads.head import Head
+from l2caf.heads.recorded import RecordedHead
+from l2caf.methods.attention_filter import pose
 from l2caf.objectives.classes import ClassSpecific
 from l2caf.objectives.output import ClassOblivious
-from l2caf.problem import pose
+from l2caf.problem import Way
 from l2caf.recording.replay import Replay
 
 from .measuring import Row
@@ -16,18 +17,18 @@ from .subjects import batch, lite
 
 
 def rows() -> list[Row]:
-    head = Head(Replay(lite(), batch()))
+    head = RecordedHead(Replay(lite(), batch()))
     found = []
     for objective in (ClassOblivious(), ClassSpecific()):
-        problem = pose(head, UnitL2(), objective)[0][0]
+        problem = pose(head, UnitL2(), objective)[0]
         exact = Exact().search(problem)
         descent = GradientDescent(steps=4000, tolerance=0.0, adam=True, learning_rate=0.05).search(problem)
-        exact_filters, descent_filters = exact.weights.double(), descent.weights.double()
+        exact_filters, descent_filters = exact.weights[0].double(), descent.weights[0].double()
         cosine = torch.nn.functional.cosine_similarity(exact_filters, descent_filters).min().item()
         # Both losses are evaluated the same way, by replaying the network, so that rounding is the same too.
         with torch.no_grad():
-            at_exact = problem.replayed_losses(exact.weights.float()).double()
-            at_descent = problem.replayed_losses(descent.weights.float()).double()
+            at_exact = problem.value(exact.weights.float(), way=Way.REPLAY)[0].double()
+            at_descent = problem.value(descent.weights.float(), way=Way.REPLAY)[0].double()
         above = ((at_exact - at_descent) / at_descent.abs()).max().item()
         name = type(objective).__name__
         found.append(

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from l2caf import Auto, ClassOblivious, ClassSpecific, GradientDescent, UnitL2, explain
-from l2caf.heads.head import Head
+from l2caf.heads.recorded import RecordedHead
+from l2caf.methods.attention_filter import pose
 from l2caf.networks.imports import import_torchvision
-from l2caf.problem import pose
 from l2caf.recording.replay import Replay
 
 from .measuring import Row, Times, side_by_side
@@ -121,7 +121,7 @@ def _against_the_paper(name: str, network: nn.Module, image: Tensor, *, rounds: 
     replay = Replay(network, image)
 
     def solve(solver: Auto | GradientDescent) -> Any:
-        return solver.search(pose(Head(replay), UnitL2(), ClassOblivious())[0][0])
+        return solver.search(pose(RecordedHead(replay), UnitL2(), ClassOblivious())[0])
 
     ours = side_by_side(
         {
@@ -174,8 +174,8 @@ def _through_the_frontier(network: nn.Module, image: Tensor) -> list[Row]:
         {"forward": lambda: _forward(network, image), "oblivious": lambda: explain(network, image).maps},
         rounds=9,
     )
-    head = Head(Replay(network, image))
+    head = RecordedHead(Replay(network, image))
     frontier = head.frontier
-    name = head.replay.name_of(frontier[0].call) if frontier else "none"
+    name = head.name_of(frontier[1].cut) if frontier else "none"
     ratio = _ratio(times, f"VGG-16, one image, class-oblivious ÷ forward, frontier at {name}", "oblivious", 5.0)
     return [ratio]

@@ -14,8 +14,11 @@ class Filter(abc.ABC):
     """A family of weights f over a grid of positions, reached through free parameters p.
 
     `weights` maps parameters (B, P) to weights (B, positions) that obey the constraint, differentiably and for
-    any grid with one, two or three axes.
+    any grid with one, two or three axes. A solver looks at two properties only.
     """
+
+    on_unit_sphere: bool = False  # all unit weights, of either sign, and nothing else: what closed forms need
+    parameters_are_weights: bool = False  # any weights, scaled, are parameters too: so a start can be given as weights
 
     @property
     def name(self) -> str:
@@ -44,6 +47,9 @@ def _uniform(batch: int, positions: int, generator: torch.Generator | None) -> T
 class UnitL2(Filter):
     """f = p / ||p||_2: many modes, either sign; the filter of the paper."""
 
+    on_unit_sphere = True
+    parameters_are_weights = True
+
     def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
         return parameters / parameters.norm(dim=1, keepdim=True).clamp_min(_TINY)
 
@@ -57,6 +63,8 @@ class UnitL2(Filter):
 @dataclass(frozen=True)
 class UnitL1(Filter):
     """f = p / ||p||_1: sparser than the unit L2 norm, either sign."""
+
+    parameters_are_weights = True
 
     def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
         return parameters / parameters.abs().sum(dim=1, keepdim=True).clamp_min(_TINY)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .errors import InputError
+from .errors import InputError, MethodError
+from .preprocessing import Crop
+from .solution import Solution
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,10 +22,14 @@ if TYPE_CHECKING:
 class Heatmap:
     """The maps of a batch and what made them.
 
-    `weights` is the map at the layer's own grid, with its sign: (B, *grid), or (B, K, *grid) where K maps a sample
-    were asked for. `maps` is what a person looks at: at the size of the input, between 0 and 1, the largest value of
-    each map 1 (a map that shows nothing is all 0). Where the sign means for and against (`keeps_sign`), it is the
-    positive part, else the magnitude; `signed` has both, between -1 and 1.
+    `weights` is the map at the layer's own grid, with its sign; `axes` names its axes: "sample", then "map" where
+    several maps per sample were asked for, "frame" where the layer sees the frames of a clip one by one, and "z", "y",
+    "x" as far as there are. `maps` is what a person looks at: at the size of the input, between 0 and 1, the largest
+    value of each map 1 (a map that shows nothing is all 0). Where the sign means for and against (`keeps_sign`), it is
+    the positive part, else the magnitude; `signed` has both, between -1 and 1.
+
+    `call` tells which call of the layer it was, where there are several; `input` which argument of the network the map
+    belongs to; `crops`, one per sample, where the input lies on the photograph, where that is known.
     """
 
     weights: Tensor
@@ -32,18 +38,35 @@ class Heatmap:
     method: str
     keeps_sign: bool = False
     classes: Tensor | None = None
-    solution: Any = None
+    solution: Solution | None = None
+    axes: tuple[str, ...] = ()
+    call: int | None = None
+    input: str = "0"
+    crops: tuple[Crop, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.axes:  # made by hand, from maps alone
+            space = ("z", "y", "x")[-len(self.size) :]
+            between = ("map",) if self.weights.ndim == len(self.size) + 2 else ()
+            object.__setattr__(self, "axes", ("sample", *between, *space))
 
     @cached_property
     def maps(self) -> Tensor:
-        """(B, *size) or (B, K, *size), between 0 and 1."""
+        """(B, *size), with the axes of maps and frames before the size where there are any; between 0 and 1."""
         shown = self.weights.clamp_min(0) if self.keeps_sign else self.weights.abs()
         return self._scaled(self._resized(shown))
 
     @cached_property
     def signed(self) -> Tensor:
-        """(B, *size) or (B, K, *size), between -1 and 1; negative where a position speaks against."""
+        """The same between -1 and 1; negative where a position speaks against."""
         return self._scaled(self._resized(self.weights))
+
+    @property
+    def solved(self) -> Solution:
+        """How the filters were found, for a method that solves a problem; CAM and its like have no solution."""
+        if self.solution is None:
+            raise MethodError(f"{self.method} is a formula, so there is no solution to look at: use AttentionFilter.")
+        return self.solution
 
     def __len__(self) -> int:
         return self.weights.shape[0]
@@ -79,7 +102,7 @@ class Heatmap:
         if not -len(self) <= index < len(self):
             raise InputError(f"There are {len(self)} maps, so index must be below that, not {index}.")
         one = maps[index]
-        if one.ndim > len(self.size):
+        if "map" in self.axes:
             one = one[0 if which is None else which]
         return one
 

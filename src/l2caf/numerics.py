@@ -1,9 +1,19 @@
-"""Small numerical helpers that every room shares, and how close two computations of one thing must be."""
+"""Small numerical helpers that every room shares, and the tolerances by name, each with its reason."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+# A head that moves, from the untouched filter to the uniform one, by less than this share of how far (squared) it moves
+# to a random one does not feel scale: a norm's own small constant alone leaves that much.
+FEELS_SCALE = 1e-3
+# Two computations of one output agree to 1e-5 of its largest number: single precision after some hundred operations.
+AGREE = 1e-5
+# A loss that was found in closed form and the same loss computed by the head may differ by this share.
+CONFIRMED = 1e-3
+# A filter that varies by less than this share of its largest weight shows nothing.
+FLAT = 0.02
 
 
 def rows(values: Tensor) -> Tensor:
@@ -17,7 +27,7 @@ def rows(values: Tensor) -> Tensor:
 
 def agree(a: Tensor, b: Tensor, *, slack: float = 1.0) -> bool:
     """Tell whether two computations of the same thing agree to within their precision."""
-    tolerance = max(slack * 1e-5, 4 * torch.finfo(b.dtype).eps)
+    tolerance = max(slack * AGREE, 4 * torch.finfo(b.dtype).eps)
     a, b = a.detach().double(), b.detach().double()
     scale = b.abs().nan_to_num(0, 0, 0).max().clamp_min(1e-30) if b.numel() else 1.0
     same = ((a - b).abs() <= tolerance * scale) | (a == b) | (a.isnan() & b.isnan())

@@ -1,9 +1,8 @@
-"""`Problem`: a replay, a filter and a loss; all that a solver may know."""
+"""`Problem`: K maps for each of B samples; all that a solver sees."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import math
 
 import torch
 from torch import Tensor
@@ -11,146 +10,161 @@ from torch import Tensor
 from .errors import MethodError
 from .filters import Filter
 from .heads.affine import AffineMap
+from .heads.endpoint import Endpoint
 from .heads.head import Head
+from .heads.head import Way as Way
 from .numerics import rows
-from .objectives.objective import Asked, LeastSquares, Loss, Objective
-from .objectives.output import ClassOblivious
-from .recording.borrow import Call
-from .recording.replay import OUTPUT
+from .objectives.objective import Loss
 
 
-@dataclass
-class Family:
-    """The losses of problems that were posed together, and what a solver found for all of them at once."""
-
-    losses: tuple[Loss, ...]
-    found: Any = None
-
-
-@dataclass
 class Problem:
-    """min over filters f of loss(o(f)), for every sample of a batch; o is the network's output or a later module's."""
+    """min over filters f of loss(o(f)), for K losses and every sample of a batch of B; filters are (K, B, n).
 
-    head: Head
-    filter: Filter
-    loss: Loss
-    endpoint: Call = OUTPUT
-    informative: bool = True
-    shortcut: bool = True  # whether the affine part of the head may stand in for it
-    family: Family | None = None  # the problems that were posed together with this one
-    evaluations: int = field(default=0, init=False)
+    o is the network's output, or the value of an earlier endpoint. `finite` tells which samples can be explained at
+    all, `moved` for which any filter makes a difference, `informative` whether the endpoint has anything to tell.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        filter: Filter,
+        losses: tuple[Loss, ...],
+        endpoint: Endpoint | None = None,
+        *,
+        way: Way = Way.CHEAPEST,
+    ) -> None:
+        self.filter = filter
+        self.losses = losses
+        self.evaluations = 0
+        self._head = head
+        self._endpoint = endpoint or Endpoint()
+        self._way = way
+
+    @property
+    def maps(self) -> int:
+        """K."""
+        return len(self.losses)
 
     @property
     def batch(self) -> int:
-        return self.head.replay.batch
+        return self._head.batch
 
     @property
     def grid(self) -> tuple[int, ...]:
-        return self.head.replay.layer.layout.grid
+        return self._head.layout.shape
+
+    @property
+    def positions(self) -> int:
+        return math.prod(self.grid)
 
     @property
     def device(self) -> torch.device:
-        return self.head.replay.features.device
+        return self._head.features.device
+
+    @property
+    def endpoint(self) -> str:
+        """The name of where the question is put."""
+        return self._head.name_of(self._endpoint.at)
+
+    @property
+    def informative(self) -> bool:
+        return self._endpoint.informative
 
     @property
     def finite(self) -> Tensor:
-        """Which samples can be explained at all: (B,)."""
-        return self.head.replay.finite
+        return self._head.finite
 
     @property
     def moved(self) -> Tensor:
-        """For which samples any filter makes a difference: (B,)."""
-        before, after = self.head.replay.observed[self.endpoint], self.head.probed.get(self.endpoint)
-        if after is None:
-            return torch.ones(self.batch, dtype=torch.bool, device=self.device)
-        return rows(before != after).any(dim=1)
+        return self._head.moved(self._endpoint.at)
 
     @property
-    def endpoint_name(self) -> str:
-        return "output" if self.endpoint == OUTPUT else self.head.replay.name_of(self.endpoint)
+    def untouched(self) -> Tensor:
+        """The endpoint's value with nothing filtered."""
+        return self._head.value(self._endpoint.at).detach()
 
-    def affine_map(self) -> AffineMap | None:
-        """Return the endpoint as an affine map of the filter, for filters of any sign or of one."""
-        known = self.head.is_affine or self.head.is_affine_where_positive
-        if self.endpoint == OUTPUT and not known:
-            return None
-        return self.head.affine_map(self.endpoint)
+    @property
+    def precision(self) -> float:
+        """The relative rounding of the endpoint's numbers."""
+        return torch.finfo(self.untouched.dtype).eps
 
-    def losses(self, weights: Tensor) -> Tensor:
-        """Return the loss of each sample at these weights, (B, positions) -> (B,), by the cheapest verified way."""
-        if not self.shortcut:
-            return self.replayed_losses(weights)
-        self.evaluations += 1
-        if self.endpoint != OUTPUT:
-            mapping = self.head.affine_map(self.endpoint) if self.endpoint in self.head.affine_calls else None
-            if mapping is not None:
-                return self.loss(mapping(weights).reshape(self.head.replay.observed[self.endpoint].shape))
-            return self.loss(self.head.replay.filtered(weights, until=self.endpoint))
-        return self.loss(self.head.filtered(weights))
+    def one(self, number: int) -> Problem:
+        """The problem of one of the maps alone."""
+        alone = Problem(self._head, self.filter, self.losses[number : number + 1], self._endpoint, way=self._way)
+        alone.evaluations = self.evaluations
+        return alone
 
-    def replayed_losses(self, weights: Tensor) -> Tensor:
-        """Return the same by replaying all that follows the layer: the paper's fast form."""
-        self.evaluations += 1
-        until = None if self.endpoint == OUTPUT else self.endpoint
-        return self.loss(self.head.replay.filtered(weights, until=until))
+    def without_shortcuts(self) -> Problem:
+        """The same problem with the head computed in full, for where what was fitted to it is not what it is."""
+        return Problem(self._head, self.filter, self.losses, self._endpoint, way=Way.REPLAY)
 
-    def recomputed_losses(self, weights: Tensor) -> Tensor:
-        """Return the same without use of any fitted map, for a check on one."""
-        if self.endpoint != OUTPUT:
-            return self.replayed_losses(weights)
-        return self.loss(self.head.recomputed(weights.unsqueeze(0)).reshape(self.head.replay.output.shape))
-
-    def whole_losses(self, weights: Tensor) -> Tensor:
-        """Return the same by running the whole network: the paper's vanilla form."""
-        if self.endpoint != OUTPUT:
+    def value(self, weights: Tensor, *, way: Way | None = None) -> Tensor:
+        """The losses at (K, B, n) filters: (K, B), with their graph."""
+        chosen = way or self._way
+        if chosen is Way.WHOLE and self.endpoint != "output":
             raise MethodError("The vanilla form runs the whole network, so its loss is on the network's output only.")
         self.evaluations += 1
-        return self.loss(self.head.replay.whole(weights))
+        at = self._endpoint.at
+        found = [loss(self._head.filtered(one, at, way=chosen)) for loss, one in zip(self.losses, weights, strict=True)]
+        return torch.stack(found)
 
+    def confirmed(self, weights: Tensor) -> Tensor:
+        """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""
+        shape = self.untouched.shape
+        with torch.no_grad():
+            outputs = self._head.recomputed(weights, self._endpoint.at)
+            found = [loss(output.reshape(shape)).double() for loss, output in zip(self.losses, outputs, strict=True)]
+        return torch.stack(found)
 
-def pose(head: Head, filter: Filter, objective: Objective) -> tuple[list[Problem], Asked]:
-    """Put an objective to a network: one problem a map."""
-    replay = head.replay
-    if isinstance(objective, ClassOblivious):
-        endpoint, informative = _endpoint(head, objective)
-        target = replay.output if endpoint == OUTPUT else replay.observed[endpoint]
-        asked = objective.ask(target.detach())
-        return [Problem(head, filter, asked.losses[0], endpoint, informative)], asked
-    asked = objective.ask(replay.output.detach())
-    family = Family(asked.losses)
-    return [Problem(head, filter, loss, family=family) for loss in asked.losses], asked
+    @property
+    def is_known(self) -> bool:
+        """Whether the head was confirmed as what it is, on this batch, before the problem was posed."""
+        return self._head.is_known and self.endpoint == "output"
 
+    def why_not_affine(self) -> str | None:
+        """What stands against an affine map, or None."""
+        return self._head.why_not_affine(self._endpoint.at)
 
-def _endpoint(head: Head, objective: ClassOblivious) -> tuple[Call, bool]:
-    """Choose where the output is to be kept, and tell whether anything can be learnt there.
+    @property
+    def holds_for_any_sign(self) -> bool:
+        """Whether an affine map of the endpoint would hold for filters of any sign."""
+        return self.endpoint != "output" or self._head.is_affine
 
-    A head that does not feel scale (it normalises) already gives the untouched output at the even filter, and
-    the loss is nought at a flat map. The output is then kept at the last module that still feels scale.
-    """
-    replay = head.replay
-    if objective.at is not None:
-        call = replay.later_call(objective.at)
-        if call not in replay.observed:
-            with torch.no_grad():
-                ones = torch.ones(replay.batch, replay.positions, device=replay.features.device)
-                replay.observed[call] = replay.filtered(ones, until=call)
-        return call, True
-    if head.is_affine or head.is_affine_where_positive:
-        return OUTPUT, True
-    even = torch.full((replay.batch, replay.positions), replay.positions**-0.5, device=replay.features.device)
-    at_random = head.probed
+    @property
+    def fits(self) -> bool:
+        """Whether an affine map is of a size that one can write out."""
+        return self._head.fits(self._endpoint.at)
 
-    def feels_scale(call: Call, at_even: Tensor) -> bool:
-        moved = LeastSquares(replay.observed[call].double())
-        return bool((moved(at_even.double()) > 1e-3 * moved(at_random[call].double())).any())
+    def affine(self) -> AffineMap | None:
+        """The endpoint as an affine map of the filter; None where the data contradict it."""
+        return self._head.affine(self._endpoint.at)
 
-    with torch.no_grad():
-        if feels_scale(OUTPUT, head.filtered(even)):
-            return OUTPUT, True
-    if not bool((LeastSquares(replay.output.double())(at_random[OUTPUT].double()) > 0).any()):
-        return OUTPUT, False  # nothing moves the output, so what other modules feel does not matter to it
-    at_even = replay.observe(even)
-    for call in reversed(head.affine_calls or list(replay.observed)):
-        if call in at_even and call in at_random and feels_scale(call, at_even[call]):
-            return call, True
-    return OUTPUT, False
+    def affine_part(self) -> AffineMap | None:
+        """The last affine value on the way to the output, for a start."""
+        return self._head.affine_part()
+
+    def gradients(self) -> Tensor:
+        """The gradients of linear losses, which are the same at every filter: (K, B, n)."""
+        directions = [loss.direction for loss in self.losses if loss.direction is not None]
+        if self.endpoint != "output":
+            mapping = self.affine()
+            assert mapping is not None
+            return mapping.pull(torch.stack(directions).to(mapping.offset))
+        return self._head.gradients(torch.stack(directions).to(self.untouched.dtype))
+
+    def keeps_output(self, loss: Loss) -> bool:
+        """Whether a loss is zero where nothing is filtered: its target is the untouched value itself."""
+        return loss.target is not None and loss.target.data_ptr() == self.untouched.data_ptr()
+
+    def at_untouched(self) -> Tensor:
+        """The losses with nothing filtered: (K, B)."""
+        untouched = self.untouched.double()
+        return torch.stack([loss(untouched) for loss in self.losses])
+
+    def scale(self) -> Tensor:
+        """How large the numbers of the endpoint are: their norm, (B,)."""
+        return rows(self.untouched).double().norm(dim=1)
+
+    def energy(self) -> Tensor:
+        """How strong each position is: (B, n)."""
+        return self._head.energy()

@@ -1,37 +1,48 @@
 """`record`: the one place where a network is run and a head is made.
 
-with record(network, images) as recording:        # borrowed once for all that follows
-    output = recording.output
-    heatmaps = [method.on(recording.head) for method in methods]
+    with record(network, images) as recording:        # borrowed once for all that follows
+        output = recording.output
+        heatmaps = [method.on(recording.head) for method in methods]
+
+A network that was recorded before and whose head is a mean and a linear map has a plan: one look at its modules, one
+forward pass with the layer watched, one check on the data. Everything else is recorded in full.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
+import torch
 from torch import Tensor, nn
 
 from .heads.head import Head
-from .recording.borrow import borrowed, unwrap
-from .recording.inputs import Inputs, Select
+from .heads.plan import Plan, Taken, make_plan
+from .heads.recorded import RecordedHead
+from .recording.borrow import borrowed, forwards_replaced, unwrap, watching
+from .recording.inputs import Arguments, Inputs, Select
+from .recording.knowledge import Knowledge, knowledge_of
 from .recording.replay import Replay
+
+Wanted = tuple[str | nn.Module | None, int | None]  # a layer and one of its calls
 
 
 class Recording:
-    """One run of a network on a batch, cut at a layer; `with` borrows the network for the while.
+    """One run of a network on a batch, cut at one layer or several; `with` borrows the network for the while.
 
-    Without `with`, every use of the head borrows the network by itself.
+    Without `with`, every use of a head borrows the network by itself.
     """
 
-    def __init__(self, network: nn.Module, head: Head) -> None:
+    def __init__(self, network: nn.Module, heads: tuple[Head, ...], *, several: bool) -> None:
         self.network = network
-        self.heads = (head,)
+        self.heads = heads
+        self.several = several  # whether several layers or calls were asked for, be it that there is one on the list
         self._loan = ExitStack()
 
     @property
     def head(self) -> Head:
-        """The head of the only layer."""
+        """The head of the first layer."""
         return self.heads[0]
 
     @property
@@ -53,11 +64,86 @@ def record(
     network: nn.Module,
     inputs: Inputs,
     *,
-    layer: str | nn.Module | None = None,
-    call: int | None = None,
+    layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
+    call: int | Sequence[int] | None = None,
     select: Select = None,
 ) -> Recording:
-    """Run the network once on a batch and cut it at a layer; the arguments are those of `l2caf.explain`."""
+    """Run the network once on a batch and cut it at a layer, or at several layers or calls.
+
+    The arguments are those of `l2caf.explain`. The heads come in the order of the layers, then of the calls.
+    """
     plain = unwrap(network)
+    arguments = Arguments.of(inputs)
+    layers = [layer] if layer is None or isinstance(layer, (str, nn.Module)) else list(layer)
+    calls = [call] if call is None or isinstance(call, int) else list(call)
+    wanted = [(one, index) for one in layers for index in calls]
+    several = not (layers == [layer] and calls == [call])
     with borrowed(plain):
-        return Recording(plain, Head(Replay(plain, inputs, layer=layer, call=call, select=select)))
+        run = _Run(plain, arguments, select)
+        return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
+
+
+class _Run:
+    """One question to one network."""
+
+    def __init__(self, network: nn.Module, arguments: Arguments, select: Select) -> None:
+        self.network = network
+        self.arguments = arguments
+        self.select = select
+        self.known: Knowledge = knowledge_of(network)
+        # A function cannot be told from another one, and to keep it would keep all that it refers to.
+        self.signature = None if callable(select) else (arguments.signature(), select)
+
+    def planned(self, wanted: list[Wanted]) -> tuple[Head, ...] | None:
+        """The heads by their plans, or None where one has none or is not what was planned."""
+        plans: list[Plan | None] = [self.known.get("plan", self._key(one)) for one in wanted]
+        if self.signature is None or any(plan is None for plan in plans):
+            return None
+        taken = [Taken(self.network, plan) for plan in plans if plan is not None]
+        noted = {one.module: one for one in taken}
+        if len(noted) < len(taken):
+            return None  # two calls of one module: its recording tells them apart
+        watched = watching(noted, returned=lambda call, output: noted[call.module].note(call, output))
+        with forwards_replaced(watched), torch.no_grad():
+            returned = self.arguments.call(self.network)
+        heads = []
+        for one, (layer, call) in zip(taken, wanted, strict=True):
+
+            def in_full(layer: str | nn.Module | None = layer, call: int | None = call) -> RecordedHead:
+                return RecordedHead(self._replay((layer, call)))
+
+            head = one.head(self.network, self.arguments, returned, self.select, in_full)
+            if head is None:
+                return None
+            heads.append(head)
+        return tuple(heads)
+
+    def recorded(self, wanted: list[Wanted]) -> tuple[Head, ...]:
+        """The heads, recorded in full, with a plan for the next time where there can be one."""
+        heads: list[Head] = []
+        for one in wanted:
+            head = RecordedHead(self._replay(one))
+            heads.append(self._with_plan(head, one))
+        return tuple(heads)
+
+    def _with_plan(self, head: RecordedHead, wanted: Wanted) -> Head:
+        if self.signature is None:
+            return head
+        known = knowledge_of(self.network)  # an outdated one was dropped on the way
+        plan = make_plan(head)
+        known.put("plan", self._key(wanted), plan)
+        pooled = None if plan is None else plan.pooled(self.network)
+        if pooled is None:
+            return head
+        from .heads.planned import PlannedHead
+
+        # Solved the same way the first time as ever after, so that the same input gives the same map.
+        return PlannedHead(head.layer, head.features, head.output, size=head.size, pooled=pooled, record=lambda: head)
+
+    def _replay(self, wanted: Wanted) -> Replay:
+        layer, call = wanted
+        return Replay(self.network, self.arguments, layer=layer, call=call, select=self.select)
+
+    def _key(self, wanted: Wanted) -> Hashable:
+        layer, call = wanted
+        return self.signature, id(layer) if isinstance(layer, nn.Module) else layer, call

@@ -231,7 +231,7 @@ def test_a_dense_output_is_not_written_out_as_a_map(monkeypatch: pytest.MonkeyPa
     network = seeded(lambda: Trunk(dense)).eval()
     exact = l2caf.explain(network, pixels(), layer="last").solution
     assert exact.solver == "Exact"
-    monkeypatch.setattr("l2caf.heads.head.MAP_BUDGET", 1000)
+    monkeypatch.setattr("l2caf.heads.recorded.MAP_BUDGET", 1000)
     found = l2caf.explain(network, pixels(), layer="last").solution
     assert found.solver == "Riemannian"
     assert "too many numbers" in found.reason

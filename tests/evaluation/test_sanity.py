@@ -35,34 +35,36 @@ class Edges(Method):
     """Looks at the picture alone: what it shows has nothing to do with the network."""
 
     def formula(self, head: Head) -> Maps:
-        grey = head.replay.arguments.main.mean(dim=1, keepdim=True)
+        grey = head.in_full().replay.arguments.main.mean(dim=1, keepdim=True)
         slope = nn.functional.pad(grey.diff(dim=-1).abs(), (0, 1))
-        return Maps(nn.functional.adaptive_avg_pool2d(slope, head.replay.layer.layout.grid).squeeze(1))
+        return Maps(nn.functional.adaptive_avg_pool2d(slope, head.layout.grid).squeeze(1))
 
 
 class Constant(Method):
     """Shows the same hill whatever the network and whatever the picture."""
 
     def formula(self, head: Head) -> Maps:
-        rows, columns = head.replay.layer.layout.grid
+        rows, columns = head.layout.grid
         hill = torch.hann_window(rows).unsqueeze(1) * torch.hann_window(columns)
-        return Maps(hill.expand(head.replay.batch, -1, -1).clone())
+        return Maps(hill.expand(head.batch, -1, -1).clone())
 
 
 class Flat(Method):
     """Shows nothing in particular, always."""
 
     def formula(self, head: Head) -> Maps:
-        return Maps(torch.ones(head.replay.batch, *head.replay.layer.layout.grid))
+        return Maps(torch.ones(head.batch, *head.layout.grid))
 
 
 class Weights(Method):
     """A map that any change of any weight throws over."""
 
     def formula(self, head: Head) -> Maps:
-        total = sum(float(weight.double().abs().sum()) for weight in head.replay.network.state_dict().values())
+        total = sum(
+            float(weight.double().abs().sum()) for weight in head.in_full().replay.network.state_dict().values()
+        )
         generator = torch.Generator().manual_seed(int(total * 1e6) % 2**31)
-        return Maps(torch.rand(head.replay.batch, *head.replay.layer.layout.grid, generator=generator))
+        return Maps(torch.rand(head.batch, *head.layout.grid, generator=generator))
 
 
 def normed() -> nn.Module:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import networks_for_tests as nets
 from l2caf.errors import MethodError
 from l2caf.heads.gradient import gradients_of
-from l2caf.heads.head import Head
+from l2caf.heads.recorded import RecordedHead
 from l2caf.methods.attention_filter import AttentionFilter
 from l2caf.methods.cam import CAM
 from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
@@ -188,9 +188,9 @@ def test_the_head_is_run_no_more_often_than_it_must_be() -> None:
     # Once to see that a re-run gives the same; then for the score's gradient, or at one random filter. All else of a
     # head that averages is computed from the mean.
     for method in (GradCAM(0), AttentionFilter(), AttentionFilter(ClassSpecific(top=3)), CAM(0)):
-        head = Head(Replay(seeded(nets.pooled), pixels()))
+        head = RecordedHead(Replay(seeded(nets.pooled), pixels()))
         method.on(head)
-        assert head.replay.evaluations == 2, method.name
+        assert head.evaluations == 2, method.name
 
 
 class ReadsItsGradient(torch.autograd.Function):

@@ -29,6 +29,8 @@ MAPS = {
     "registers": ((2, 261, 384), (2, 3, 224, 224), Layout("tokens", (16, 16), prefix=5)),
     "registers on a small grid": ((2, 30, 384), (2, 3, 80, 80), Layout("tokens", (5, 5), prefix=5)),
     "tokens of a wide picture": ((2, 1 + 8 * 14, 64), (2, 3, 128, 224), Layout("tokens", (8, 14), prefix=1)),
+    "frames as a batch": ((2 * 8, 64, 7, 7), (2, 3, 8, 112, 112), Layout("channels_first", (7, 7), frames=8)),
+    "frames first, as a batch": ((2 * 8, 64, 7, 7), (2, 8, 3, 112, 112), Layout("channels_first", (7, 7), frames=8)),
     "2 x 2 tokens": ((1, 5, 64), (1, 3, 32, 32), Layout("tokens", (2, 2), prefix=1)),
 }
 
@@ -43,7 +45,7 @@ NO_MAPS = {
     "a vector as a sequence": ((2, 1, 768), (2, 3, 224, 224)),
     "finer than the input": ((2, 3, 448, 448), (2, 3, 224, 224)),
     "other proportions": ((2, 64, 7, 28), (2, 3, 224, 224)),
-    "frames as a batch": ((2 * 8, 64, 7, 7), (2, 3, 8, 112, 112)),
+    "not a whole number of frames": ((2 * 5, 64, 7, 7), (2, 3, 8, 112, 112)),
     "recurrent steps": ((2, 3, 64), (2, 3, 112, 112)),
 }
 

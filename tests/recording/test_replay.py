@@ -13,10 +13,10 @@ import l2caf
 import networks_for_tests as nets
 from l2caf.errors import NetworkError
 from l2caf.filters import UnitL2
-from l2caf.heads.head import Head
+from l2caf.heads.recorded import RecordedHead
+from l2caf.methods.attention_filter import pose
 from l2caf.networks.imports import import_timm, import_torchvision
 from l2caf.objectives.output import ClassOblivious
-from l2caf.problem import pose
 from l2caf.recording.inputs import Select, select_output
 from l2caf.recording.replay import OUTPUT, Replay
 from l2caf.recording.storage import Keeping
@@ -263,10 +263,10 @@ def test_the_features_stay_what_they_are(case: str) -> None:
     network = seeded(make)
     replay = Replay(network, torch.rand(2, *size), layer=layer, call=call, select=select)
     features = replay.features.clone()
-    head = Head(replay)
-    problems, _ = pose(head, UnitL2(), ClassOblivious())
+    head = RecordedHead(replay)
+    problem, _ = pose(head, UnitL2(), ClassOblivious())
     head.filtered(torch.rand(2, replay.positions))
-    Auto().solve(problems[0])
+    Auto().solve(problem)
     for later in reversed(list(replay.observed)):
         if later != OUTPUT:
             replay.later_call(replay.name_of(later))

@@ -28,7 +28,7 @@ def papers(scores: Tensor, chosen: int) -> Tensor:
 @pytest.mark.parametrize("chosen", [0, 3])
 def test_class_specific_is_the_papers_formula_on_centred_logits(chosen: int) -> None:
     untouched, filtered = torch.randn(2, 4, 7)
-    (loss,) = ClassSpecific(chosen).ask(untouched).losses
+    (loss,) = ClassSpecific(chosen).losses(untouched).losses
     torch.testing.assert_close(loss(filtered), papers(filtered - filtered.mean(dim=1, keepdim=True), chosen))
     shifted = filtered + torch.randn(4, 1)
     torch.testing.assert_close(loss(shifted), loss(filtered), rtol=0, atol=1e-5)  # as softmax, it does not notice
@@ -36,14 +36,14 @@ def test_class_specific_is_the_papers_formula_on_centred_logits(chosen: int) -> 
 
 def test_published_form() -> None:
     untouched, filtered = torch.randn(2, 4, 7)
-    asked = ClassSpecific(2, published=True).ask(untouched)
+    asked = ClassSpecific(2, published=True).losses(untouched)
     torch.testing.assert_close(asked.losses[0](filtered), papers(filtered, 2))
     assert not asked.signed
 
 
 def test_class_oblivious() -> None:
     untouched, filtered = torch.randn(2, 4, 3, 5)
-    (loss,) = ClassOblivious().ask(untouched).losses
+    (loss,) = ClassOblivious().losses(untouched).losses
     expected = torch.stack([(a - b).flatten().dot((a - b).flatten()) for a, b in zip(untouched, filtered, strict=True)])
     torch.testing.assert_close(loss(filtered), expected)
     assert torch.equal(loss(untouched), torch.zeros(4))
@@ -72,7 +72,7 @@ def test_top_is_each_samples_own() -> None:
     ids=repr,
 )
 def test_classes_in_any_form(classes: Any, several: bool) -> None:
-    asked = ClassSpecific(classes).ask(torch.randn(3, 5))
+    asked = ClassSpecific(classes).losses(torch.randn(3, 5))
     assert asked.several is several
     maps = l2caf.explain(seeded(nets.pooled), pixels(), objective=ClassSpecific(classes)).maps
     assert maps.shape == ((2, len(asked.losses), 32, 32) if several else (2, 32, 32))
@@ -170,7 +170,7 @@ def test_any_function_of_the_output() -> None:
 
 @pytest.mark.parametrize("function", [lambda output: output, lambda output: output.sum(), lambda output: 1.0])
 def test_a_function_that_gives_no_number_a_sample(function: Any) -> None:
-    with pytest.raises(InputError, match="must give one number a sample"):
+    with pytest.raises(InputError, match="must give one number per sample"):
         l2caf.explain(seeded(nets.pooled), pixels(), objective=function)
 
 

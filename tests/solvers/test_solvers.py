@@ -16,11 +16,12 @@ import l2caf
 import networks_for_tests as nets
 from l2caf.errors import MethodError
 from l2caf.filters import Filter, Gaussian, Softmax, UnitL1, UnitL2
-from l2caf.heads.head import Head
+from l2caf.heads.recorded import RecordedHead
+from l2caf.methods.attention_filter import pose
 from l2caf.objectives.classes import ClassSpecific
 from l2caf.objectives.objective import Objective
 from l2caf.objectives.output import ClassOblivious, Similarity
-from l2caf.problem import Problem, pose
+from l2caf.problem import Problem, Way
 from l2caf.recording.replay import Replay
 from l2caf.solution import Outcome
 from l2caf.solvers.auto import Auto
@@ -42,8 +43,13 @@ def posed(
     filter: Filter | None = None,
     **where: str,
 ) -> Problem:
-    (problem,), _ = pose(Head(Replay(network, inputs, **where)), filter or UnitL2(), objective or ClassOblivious())
-    return problem
+    head = RecordedHead(Replay(network, inputs, **where))
+    return pose(head, filter or UnitL2(), objective or ClassOblivious())[0]
+
+
+def replayed(problem: Problem, weights: Tensor) -> Tensor:
+    """The losses of the one map at (B, ...) filters, by replays."""
+    return problem.value(weights.flatten(1).unsqueeze(0), way=Way.REPLAY)[0]
 
 
 def mean_and_weigh(weights: Tensor) -> nn.Module:
@@ -152,8 +158,8 @@ def test_known_minimum(solver: Solver, case: str) -> None:
     found = solution.filter.flatten(1)
     assert float(found.norm()) == pytest.approx(1, abs=1e-5)
     with torch.no_grad():
-        untouched = float(problem.losses(torch.ones(1, 9) / 3))
-        again = float(problem.losses(found))
+        untouched = float(problem.value(torch.ones(1, 1, 9) / 3))
+        again = float(problem.value(found.unsqueeze(0)))
     slack = 1e-5 * max(abs(known.minimum), abs(untouched)) if solution.solver == "Exact" else 2e-3 * abs(untouched)
     assert float(solution.loss) == pytest.approx(known.minimum, abs=slack + 1e-6)
     assert again == pytest.approx(float(solution.loss), abs=1e-4 * abs(untouched) + 1e-6)
@@ -216,7 +222,7 @@ def test_exact_against_scipy_on_a_network(case: str) -> None:
 
     def loss_and_slope(weights: numpy.ndarray) -> tuple[float, numpy.ndarray]:
         leaf = torch.tensor(weights[None], requires_grad=True)
-        loss = 1e3 * problem.replayed_losses(leaf).sum()
+        loss = 1e3 * replayed(problem, leaf).sum()
         (slope,) = torch.autograd.grad(loss, leaf)
         return loss.item(), slope[0].numpy()
 
@@ -260,8 +266,8 @@ def test_riemannian_is_as_good_as_the_best_descent(case: str) -> None:
     best = torch.stack([descent.loss for descent in descents]).amin(dim=0)
     assert (solution.loss <= NOT_CONVEX.get(case, OBLIVIOUS) * best + 1e-7).all()
     assert (solution.evaluations <= Riemannian().evaluations + 1).all()
-    replayed = problem.replayed_losses(solution.filter.flatten(1)).detach().double()
-    torch.testing.assert_close(replayed, solution.loss.double(), rtol=1e-3, atol=1e-6)
+    again = replayed(problem, solution.filter).detach().double()
+    torch.testing.assert_close(again, solution.loss.double(), rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("case", [case for case in CURVED if case != "dense predictor"])
@@ -274,7 +280,7 @@ def test_riemannian_is_as_good_as_the_best_descent_for_a_class(case: str) -> Non
     )
     solution = Riemannian().solve(problem)
     best = GradientDescent(steps=600, adam=True, learning_rate=0.05).solve(problem).loss
-    start = problem.losses(torch.full((2, math.prod(problem.grid)), math.prod(problem.grid) ** -0.5)).double()
+    start = problem.value(torch.full((1, 2, math.prod(problem.grid)), math.prod(problem.grid) ** -0.5))[0].double()
     assert (solution.loss <= best + SPECIFIC * (start - best).abs() + 1e-6).all()
 
 
@@ -290,7 +296,7 @@ def test_other_filters(filter: Filter, share: float, make: Callable[[], nn.Modul
     problem = posed(strong(seeded(make)), pixels(), filter=filter)
     solution = Riemannian().solve(problem)
     descent = GradientDescent(steps=600, adam=True, learning_rate=0.05).solve(problem)
-    even = problem.losses(filter.weights(filter.start(2, problem.grid), problem.grid)).detach().double()
+    even = problem.value(filter.weights(filter.start(2, problem.grid), problem.grid).unsqueeze(0))[0].detach().double()
     assert (even - solution.loss >= share * (even - descent.loss) - 1e-6).all()
     with pytest.raises(MethodError, match=f"the filter is {filter.name}, not UnitL2"):
         Exact().solve(problem)
@@ -333,8 +339,8 @@ def test_a_batch_leaps_as_its_samples_do_alone() -> None:
     together = Riemannian().search(posed(network, pictures, ClassSpecific(1)))
     for sample in range(3):
         alone = Riemannian().search(posed(network, pictures[sample : sample + 1], ClassSpecific(1)))
-        torch.testing.assert_close(together.weights[sample], alone.weights[0], atol=1e-3, rtol=1e-3)
-        assert together.evaluations[sample] == alone.evaluations[0]
+        torch.testing.assert_close(together.weights[0, sample], alone.weights[0, 0], atol=1e-3, rtol=1e-3)
+        assert together.evaluations[0, sample] == alone.evaluations[0, 0]
 
 
 def test_vanilla_descent_is_the_fast_one() -> None:
@@ -396,14 +402,14 @@ def test_a_head_that_is_affine_for_positive_filters_only() -> None:
     """The exact filter is taken where it is one; elsewhere its loss would be a fiction."""
     network = strong(seeded(nets.RectifiedAfterLayer))
     inputs = pixels(8)
-    head = Head(Replay(network, inputs))
+    head = RecordedHead(Replay(network, inputs))
     assert not head.is_affine
     assert head.is_affine_where_positive
     for objective in (ClassOblivious(), ClassSpecific(1)):
-        (problem,), _ = pose(head, UnitL2(), objective)
+        problem, _ = pose(head, UnitL2(), objective)
         solution = Auto().solve(problem)
-        replayed = problem.replayed_losses(solution.filter.flatten(1)).detach().double()
-        torch.testing.assert_close(replayed, solution.loss.double(), rtol=1e-3, atol=1e-5)
+        again = replayed(problem, solution.filter).detach().double()
+        torch.testing.assert_close(again, solution.loss.double(), rtol=1e-3, atol=1e-5)
         for sample, outcome in enumerate(solution.outcome):
             if outcome == Outcome.EXACT:
                 assert solution.filter[sample].min() >= -1e-6
@@ -420,8 +426,8 @@ def test_a_head_that_only_looks_straight(seed: int, objective: Objective) -> Non
     """Nothing may be called exact whose loss a replay does not confirm."""
     problem = posed(seeded(nets.RectifiedAfterPooling, seed), pixels(1), objective)
     solution = Auto().solve(problem)
-    replayed = problem.replayed_losses(solution.filter.flatten(1)).detach().double()
-    torch.testing.assert_close(replayed, solution.loss.double(), rtol=1e-3, atol=1e-5)
+    again = replayed(problem, solution.filter).detach().double()
+    torch.testing.assert_close(again, solution.loss.double(), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -430,9 +436,9 @@ def test_a_rectifier_after_the_mean_is_not_taken_for_affine(seed: int) -> None:
     network = seeded(nets.RectifiedAfterPooling, seed)
     network.hidden.bias.data.zero_()
     network.conv.bias.data += 0.5
-    head = Head(Replay(network, pixels(1)))
+    head = RecordedHead(Replay(network, pixels(1)))
     assert not head.is_affine
-    assert head.replay.name_of(head.affine_calls[-1]) == "hidden"
+    assert head.name_of(head.affine_calls[-1]) == "hidden"
 
 
 def test_same_seed_same_filter_another_seed_another_path() -> None:

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from l2caf.solvers.sphere import nearest_on_sphere
+from l2caf.solvers.sphere import by_eigenvalues
 
 SINGLE = torch.finfo(torch.float32).eps
 
@@ -67,7 +67,7 @@ CASES = {
 @pytest.mark.parametrize("seed", range(3))
 def test_no_filter_that_scipy_finds_is_better(case: str, seed: int) -> None:
     jacobian = random_jacobian(**CASES[case], seed=seed)
-    found = nearest_on_sphere(jacobian[None])[0]
+    found = by_eigenvalues(jacobian[None])[0]
     assert float(found.norm()) == pytest.approx(1, abs=1e-9)
     untouched = loss(jacobian, torch.zeros_like(found))
     assert loss(jacobian, found) <= best_of_scipy(jacobian) + 1e-9 * untouched
@@ -77,7 +77,7 @@ def test_no_filter_that_scipy_finds_is_better(case: str, seed: int) -> None:
 def test_first_order_conditions(case: str) -> None:
     """J^T J (f - 1) = -lam f with lam >= 0: for this problem that is enough for the global optimum."""
     jacobian = random_jacobian(**CASES[case], seed=7)
-    found = nearest_on_sphere(jacobian[None])[0]
+    found = by_eigenvalues(jacobian[None])[0]
     slope = jacobian.T @ (jacobian @ (found - 1))
     multiplier = -(slope @ found)
     scale = float(jacobian.square().sum())
@@ -95,7 +95,7 @@ def test_hard_case(rows: int, precision: float) -> None:
     jacobian = torch.arange(1.0, rows + 1, dtype=torch.float64)[:, None] * seen
     if precision == SINGLE:
         jacobian = jacobian.float().double()
-    found = nearest_on_sphere(jacobian[None], precision=precision)[0]
+    found = by_eigenvalues(jacobian[None], precision=precision)[0]
     assert float(found.norm()) == pytest.approx(1, abs=1e-9)
     assert loss(jacobian, found) < 1e-20 * float(jacobian.square().sum())
     visible = seen * seen.sum() / seen.square().sum()
@@ -113,35 +113,35 @@ def test_many_hidden_directions_in_double(rows: int) -> None:
     jacobian = torch.randn(rows, 2, generator=generator, dtype=torch.float64) @ two.T
     visible = torch.linalg.pinv(jacobian, rtol=1e-10) @ jacobian @ torch.ones(16, dtype=torch.float64)
     assert visible.norm() < 1, "not the hard case"
-    found = nearest_on_sphere(jacobian[None])[0]
+    found = by_eigenvalues(jacobian[None])[0]
     hidden = 1 - visible
     expected = visible + hidden / hidden.norm() * (1 - visible.square().sum()).sqrt()
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 def test_nothing_seen_gives_the_even_filter() -> None:
-    found = nearest_on_sphere(torch.zeros(2, 5, 9, dtype=torch.float64))
+    found = by_eigenvalues(torch.zeros(2, 5, 9, dtype=torch.float64))
     torch.testing.assert_close(found, torch.full((2, 9), 1 / 3, dtype=torch.float64))
 
 
 def test_a_batch_is_its_samples() -> None:
     jacobians = torch.stack([random_jacobian(5, 12, shift=k / 2, seed=k) * 10.0**k for k in range(-3, 4)])
-    together = nearest_on_sphere(jacobians)
-    alone = torch.cat([nearest_on_sphere(one[None]) for one in jacobians])
+    together = by_eigenvalues(jacobians)
+    alone = torch.cat([by_eigenvalues(one[None]) for one in jacobians])
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("factor", [1e-12, 1.0, 1e12])
 def test_scale_of_the_jacobian_does_not_matter(factor: float) -> None:
     jacobian = random_jacobian(20, 16, shift=1.0)[None]
-    torch.testing.assert_close(nearest_on_sphere(factor * jacobian), nearest_on_sphere(jacobian), rtol=0, atol=1e-9)
+    torch.testing.assert_close(by_eigenvalues(factor * jacobian), by_eigenvalues(jacobian), rtol=0, atol=1e-9)
 
 
 def test_two_orthogonal_positions_by_hand() -> None:
     """J = diag(a, b): f_i = s_i / (s_i + lam) with s = (a^2, b^2); for a = b it is (1, 1) / sqrt 2."""
-    even = nearest_on_sphere(2 * torch.eye(2, dtype=torch.float64)[None])[0]
+    even = by_eigenvalues(2 * torch.eye(2, dtype=torch.float64)[None])[0]
     torch.testing.assert_close(even, torch.full((2,), 2**-0.5, dtype=torch.float64))
-    first, second = nearest_on_sphere(torch.diag(torch.tensor([3.0, 1.0], dtype=torch.float64))[None])[0]
+    first, second = by_eigenvalues(torch.diag(torch.tensor([3.0, 1.0], dtype=torch.float64))[None])[0]
     multiplier = 9 / first - 9
     assert float(1 / (1 + multiplier)) == pytest.approx(float(second), abs=1e-9)
     assert first > second > 0

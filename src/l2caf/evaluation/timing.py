@@ -85,7 +85,8 @@ def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress:
     network = model.network
     if len(image) != 1:
         raise InputError(f"Seconds a frame are measured on one image, and these are {len(image)}: give one.")
-    solved = explain(network, image)
+    heatmap = explain(network, image)
+    solution = heatmap.solved
     contestants, refused = _contestants(network, image)
     fast, steps = _once(network, image)
     if fast <= PATIENCE:
@@ -101,13 +102,13 @@ def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress:
     return Timing(
         network=model.name,
         weights=model.weights,
-        layer=solved.layer,
+        layer=heatmap.layer,
         seconds={name: seconds[name] for name in TITLES if name in seconds},
         rounds=counts,
         steps=steps,
         extrapolated=("vanilla",) if "vanilla" in seconds else (),
-        solver=solved.solution.solver,
-        reason=solved.solution.reason,
+        solver=solution.solver,
+        reason=solution.reason,
         paper=paper_seconds(model.name),
         refused=refused,
     )
@@ -154,7 +155,7 @@ def _vanilla(network: nn.Module, image: Tensor, steps: int) -> Callable[[], Any]
 def _once(network: nn.Module, image: Tensor) -> tuple[float, int]:
     """Run the fast form to its end: seconds and steps."""
     began = time.perf_counter()
-    solution = explain(network, image, solver=GradientDescent()).solution
+    solution = explain(network, image, solver=GradientDescent()).solved
     return time.perf_counter() - began, int(solution.steps[0])
 
 

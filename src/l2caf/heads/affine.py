@@ -8,6 +8,7 @@ looked at.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,26 +19,90 @@ from torch import Tensor
 from ..numerics import rows
 from ..recording.borrow import Call
 from ..recording.replay import Replay
+from .pooled import PooledLinear
 
 COLUMN_BUDGET = 1 << 24  # numbers that may pass through the head at once while columns are computed
 MAP_BUDGET = 1 << 26  # numbers that an affine map may hold: a dense predictor's would fill the memory
 
 
-@dataclass(frozen=True)
-class AffineMap:
-    """A module's output as a function of the filter: o(f) = offset + jacobian f, flattened to (B, m).
+class AffineMap(abc.ABC):
+    """An output as a function of the filter: o(f) = offset + J f, flattened to (B, m).
 
-    `jacobian` is (B, m, positions). Where `any_sign` is False it holds for non-negative filters only.
+    Where `any_sign` is False it holds for non-negative filters only. Filters are (..., B, n), outputs (..., B, m).
     """
 
-    call: Call
+    jacobian: Tensor  # J, written out: (B, m, n)
+    offset: Tensor  # (B, m)
+    any_sign: bool
+
+    @abc.abstractmethod
+    def push(self, weights: Tensor) -> Tensor:
+        """J f."""
+
+    @abc.abstractmethod
+    def pull(self, directions: Tensor) -> Tensor:
+        """J^T d: the gradient of d . o(f) in the filter."""
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        return self.offset.to(weights.dtype) + self.push(weights)
+
+    def only(self, samples: Tensor) -> Tensor:
+        """J of some samples, written out."""
+        return self.jacobian[samples]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseMap(AffineMap):
+    """A map that is written out."""
+
     jacobian: Tensor
     offset: Tensor
     any_sign: bool = True
 
-    def __call__(self, weights: Tensor) -> Tensor:
-        jacobian = self.jacobian.to(weights.dtype)
-        return self.offset.to(weights.dtype) + (jacobian @ weights.unsqueeze(-1)).squeeze(-1)
+    def push(self, weights: Tensor) -> Tensor:
+        return _times(self.jacobian.to(weights.dtype), weights)
+
+    def pull(self, directions: Tensor) -> Tensor:
+        return _times(self.jacobian.to(directions.dtype).mT, directions)
+
+
+@dataclass(frozen=True, eq=False)
+class PooledMap(AffineMap):
+    """A mean over the positions and a linear map: J = W A / n, which need not be written out.
+
+    `columns` is A as (B, C, n).
+    """
+
+    pooled: PooledLinear
+    columns: Tensor
+    any_sign: bool = True
+
+    @property
+    def offset(self) -> Tensor:  # type: ignore[override]
+        bias: Tensor = self.pooled.bias
+        return bias.expand(len(self.columns), -1)
+
+    @property
+    def jacobian(self) -> Tensor:  # type: ignore[override]
+        return self.pooled.weight @ self.columns / self.columns.shape[2]
+
+    def push(self, weights: Tensor) -> Tensor:
+        pushed: Tensor = self.pooled.push(_times(self.columns, weights.to(self.columns.dtype)) / self.columns.shape[2])
+        return pushed
+
+    def pull(self, directions: Tensor) -> Tensor:
+        pulled = self.pooled.pull(directions.to(self.columns.dtype))
+        return _times(self.columns.mT, pulled) / self.columns.shape[2]
+
+    def only(self, samples: Tensor) -> Tensor:
+        return self.pooled.weight @ self.columns[samples] / self.columns.shape[2]
+
+
+def _times(matrices: Tensor, vectors: Tensor) -> Tensor:
+    """(B, r, c) matrices times (..., B, c) vectors: (..., B, r)."""
+    if vectors.ndim == 2:
+        return (matrices @ vectors.unsqueeze(-1)).squeeze(-1)
+    return (matrices @ vectors.permute(1, 2, 0)).permute(2, 0, 1)
 
 
 class Probe:

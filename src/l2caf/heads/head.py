@@ -1,284 +1,134 @@
-"""`Head`: what follows the layer, and the cheapest verified way to compute it from a filter."""
+"""`Head`: what follows the layer, as a function of the filter."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+import abc
+from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from ..numerics import agree, rows
+from ..numerics import rows
 from ..recording.borrow import Call
 from ..recording.layers import Layer
 from ..recording.layout import Layout
-from ..recording.replay import OUTPUT, Replay
-from ..recording.tape import Tape
-from .affine import MAP_BUDGET, AffineMap, Probe, is_straight, mapped
-from .gradient import gradients_of
+from ..recording.replay import OUTPUT
+from .affine import AffineMap
+from .endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from .recorded import RecordedHead
 
 
-class Head:
-    """What follows the layer, and the cheapest verified way to compute it from a filter."""
+class Way(Enum):
+    """How the filtered output is computed."""
 
-    def __init__(self, replay: Replay) -> None:
-        self.replay = replay
+    CHEAPEST = "cheapest"  # by whatever the data confirmed: an affine map, a part of the head
+    REPLAY = "replay"  # all that follows the layer: the paper's fast form
+    WHOLE = "whole"  # the whole network: the paper's vanilla form
 
-    @property
-    def layer(self) -> Layer:
-        """Where the network was cut."""
-        return self.replay.layer
+
+class Head(abc.ABC):
+    """What follows the layer, for one batch: FT(f) = head(A * f), and the cheapest verified way to it.
+
+    `features` is the layer's output A, `output` the untouched output NT = head(A), `size` the input's size along the
+    axes of the grid. Filters are (B, n) or, where said so, (K, B, n) for K maps per sample.
+    """
+
+    layer: Layer
+    features: Tensor
+    output: Tensor
+    size: tuple[int, ...]
 
     @property
     def layout(self) -> Layout:
-        """The axes of the map there."""
-        return self.replay.layer.layout
-
-    @property
-    def features(self) -> Tensor:
-        """The layer's output A."""
-        return self.replay.features
-
-    @property
-    def output(self) -> Tensor:
-        """The untouched output NT = head(A)."""
-        return self.replay.output
-
-    @property
-    def finite(self) -> Tensor:
-        """Which samples have neither NaN nor infinity at the layer and in the output: (B,)."""
-        return self.replay.finite
+        """The axes of the map."""
+        return self.layer.layout
 
     @property
     def batch(self) -> int:
-        return self.replay.batch
+        return self.output.shape[0]
 
     @property
-    def size(self) -> tuple[int, ...]:
-        """The size of the input along the axes of the map."""
-        return tuple(self.replay.arguments.main.shape[-len(self.layout.grid) :])
-
-    @property
-    def probed(self) -> dict[Call, Tensor]:
-        """What the later calls gave at a random filter."""
-        return self._probe.outputs
+    def positions(self) -> int:
+        return self.layer.layout.positions
 
     @cached_property
-    @torch.no_grad()
+    def columns(self) -> Tensor:
+        """The map as (B, C, n), whatever its layout."""
+        return self.layer.layout.columns(self.features)
+
+    @cached_property
+    def finite(self) -> Tensor:
+        """Which samples have neither NaN nor infinity at the layer and in the output: (B,)."""
+        features = rows(self.features).isfinite().all(dim=1).reshape(self.batch, -1).all(dim=1)
+        return features & rows(self.output).isfinite().all(dim=1)
+
+    def energy(self) -> Tensor:
+        """How strong each position is, (B, n): a start for a search where the loss has no slope."""
+        return self.columns.float().square().sum(dim=1).nan_to_num(0.0, 0.0, 0.0)
+
+    is_known: bool = False  # known from an earlier run and confirmed on this batch: nothing was fitted to this one
+
+    @property
+    @abc.abstractmethod
+    def evaluations(self) -> int:
+        """How often what follows the layer was computed."""
+
+    @property
+    @abc.abstractmethod
     def is_affine(self) -> bool:
-        """Whether the network's output is affine in the filter, for filters of any sign."""
-        if self._pooled is None:
-            return OUTPUT in self._signed
-        mirrored = self._from(self._pooled[1], self._mean(self._wide.mirrored_weights.unsqueeze(0)))
-        return is_straight(self._wide.outputs[OUTPUT], self.replay.observed[OUTPUT], mirrored)
+        """Whether the output is affine in the filter, for filters of any sign."""
 
-    @cached_property
-    def is_affine_where_positive(self) -> bool:
-        """Whether the network's output is affine in the filter, for non-negative filters only."""
-        return not self.is_affine and OUTPUT in self._unsigned
+    @abc.abstractmethod
+    def in_full(self) -> RecordedHead:
+        """This head, recorded, for what a plan cannot answer."""
 
-    @property
-    def affine_calls(self) -> list[Call]:
-        """The later calls whose output is affine in the filter, in the order in which they finish."""
-        return [call for call in self._signed if call != OUTPUT]
+    @abc.abstractmethod
+    def endpoint(self, at: str | None, *, needs_scale: bool) -> Endpoint:
+        """Where a question is put: at a named module, at the output, or before it where it does not feel scale."""
 
-    def affine_map(self, call: Call = OUTPUT) -> AffineMap | None:
-        """Return a call's output as an affine map, or None where the data contradict it or it would not fit."""
-        if call not in self._maps:
-            self._maps[call] = self._find_map(call) if self.fits(call) else None
-        return self._maps[call]
+    @abc.abstractmethod
+    def name_of(self, at: Call) -> str:
+        """The name of an endpoint."""
 
-    def fits(self, call: Call = OUTPUT) -> bool:
-        """Tell whether a call's output as an affine map is of a size that one can keep."""
-        return self.replay.observed[call].numel() * self.replay.positions <= MAP_BUDGET
+    @abc.abstractmethod
+    def value(self, at: Call = OUTPUT) -> Tensor:
+        """The untouched value of an endpoint."""
 
-    @cached_property
-    @torch.no_grad()
-    def frontier(self) -> tuple[AffineMap, Tape] | None:
-        """The last call that is affine in the filter and through which all that depends on the filter passes."""
-        for call in reversed(self.affine_calls[-3:]):
-            mapping = self.affine_map(call)
-            if mapping is None:
-                continue
-            tape = self._tape_from(call, mapping(self._probe.weights), self._probe.outputs[OUTPUT])
-            if tape is not None:
-                return mapping, tape
-        return None
+    @abc.abstractmethod
+    def moved(self, at: Call = OUTPUT) -> Tensor:
+        """For which samples any filter makes a difference: (B,)."""
 
-    def filtered(self, weights: Tensor) -> Tensor:
-        """Return FT(f), computing as little as possible of the network."""
-        mapping = self.affine_map() if self.is_affine else None
-        if mapping is not None:
-            return mapping(weights).reshape(self.replay.output.shape)
-        if self.frontier is not None:
-            mapping, tape = self.frontier
-            return self._from(tape, mapping(weights))
-        return self.replay.filtered(weights)
+    @abc.abstractmethod
+    def filtered(self, weights: Tensor, at: Call = OUTPUT, *, way: Way = Way.CHEAPEST) -> Tensor:
+        """The value of an endpoint with every position of the map weighed, for filters (B, n)."""
 
-    def recomputed(self, weights: Tensor) -> Tensor:
-        """Return FT(f) for K filters a sample, (K, B, positions) to (K, B, m), without use of any fitted map.
+    @abc.abstractmethod
+    def recomputed(self, weights: Tensor, at: Call = OUTPUT) -> Tensor:
+        """The same for (K, B, n) filters, as (K, B, m), without use of any fitted map: a check on one."""
 
-        It is computed from the mean over the positions where the head has one, all filters at once, else by replays.
-        """
-        if self._pooled is not None:
-            tape = self._pooled[1]
-            try:
-                return mapped(lambda mean: rows(self._from(tape, mean)), self._mean(weights))
-            except Exception:  # noqa: BLE001 - not every network can run several at once
-                return torch.stack([rows(self._from(tape, mean)) for mean in self._mean(weights)])
-        return torch.stack([rows(self.replay.filtered(one)) for one in weights])
+    @abc.abstractmethod
+    def why_not_affine(self, at: Call = OUTPUT) -> str | None:
+        """What stands against an affine map of an endpoint, or None; nothing is computed for it."""
 
+    @abc.abstractmethod
+    def fits(self, at: Call = OUTPUT) -> bool:
+        """Whether an affine map of an endpoint is of a size that one can keep."""
+
+    @abc.abstractmethod
+    def affine(self, at: Call = OUTPUT) -> AffineMap | None:
+        """An endpoint as an affine map, or None where the data contradict it or it would not fit."""
+
+    @abc.abstractmethod
+    def affine_part(self) -> AffineMap | None:
+        """The last value on the way to the output that is affine in the filter and through which all passes."""
+
+    @abc.abstractmethod
     def gradients(self, directions: Tensor) -> Tensor:
-        """Return the gradient in f of `directions . FT(f)` for an affine head: (K, B, m) gives (B, K, positions)."""
-        gradients = self._gradients_by_autograd(directions)
-        if self._explain_the_probe(gradients, directions):
-            return gradients
-        # A network may stop its gradient or change it (a detached part, for one); its values tell the truth.
-        mapping = self.affine_map()
-        return gradients if mapping is None else directions.transpose(0, 1).to(mapping.jacobian) @ mapping.jacobian
+        """The gradient in f of directions . FT(f) for an affine head: (K, B, m) gives (K, B, n)."""
 
-    def _gradients_by_autograd(self, directions: Tensor) -> Tensor:
-        leaf, output = self._slope
-        gradients = gradients_of(output, leaf, directions.to(output.dtype)).transpose(0, 1).flatten(2)
-        if self._pooled is None:
-            return gradients
-        replay = self.replay
-        return gradients @ replay.layer.layout.columns(replay.features) / replay.positions
-
-    @torch.no_grad()
-    def _explain_the_probe(self, gradients: Tensor, directions: Tensor) -> bool:
-        """Tell whether these gradients account for how far the output moved to the random filter."""
-        moved = rows(self._probe.outputs[OUTPUT]).float() - rows(self.replay.output).float()
-        along = torch.einsum("kbm,bm->kb", directions.float(), moved)
-        at_most = torch.einsum("kbm,bm->kb", directions.float().abs(), moved.abs())
-        predicted = torch.einsum("bkn,bn->kb", gradients.float(), self._probe.weights - 1)
-        allowed = max(1e-3, 8 * torch.finfo(self.replay.output.dtype).eps) * at_most
-        missed = (predicted - along).abs() > allowed + 1e-30
-        return not bool((missed & self.replay.finite).any())
-
-    @cached_property
-    def _slope(self) -> tuple[Tensor, Tensor]:
-        """The output with its graph, from the mean over the positions if the head has one, else from the filter."""
-        replay = self.replay
-        with torch.enable_grad():
-            if self._pooled is None:
-                leaf = torch.ones(replay.batch, replay.positions, device=replay.features.device, requires_grad=True)
-                return leaf, rows(replay.filtered(leaf))
-            call, tape = self._pooled
-            leaf = replay.observed[call].detach().clone().requires_grad_()
-            return leaf, rows(self._from(tape, leaf))
-
-    @cached_property
-    def _wide(self) -> Probe:
-        return Probe(self.replay, lowest=-3.0, highest=1.0)
-
-    @cached_property
-    def _narrow(self) -> Probe:
-        return Probe(self.replay, lowest=0.0, highest=0.5)
-
-    @property
-    def _probe(self) -> Probe:
-        return self._wide if self._pooled is not None or self._signed else self._narrow
-
-    @cached_property
-    def _signed(self) -> list[Call]:
-        return self._wide.straight_calls()
-
-    @cached_property
-    def _unsigned(self) -> list[Call]:
-        # A rectifier right after the layer is linear for filters of one sign.
-        return [] if self._signed else self._narrow.straight_calls()
-
-    @cached_property
-    def _maps(self) -> dict[Call, AffineMap | None]:
-        return {}
-
-    @cached_property
-    @torch.no_grad()
-    def _pooled(self) -> tuple[Call, Tape] | None:
-        """The last call whose output is the mean of the map over its positions, if all depends on the filter there."""
-        probe = self._wide
-        mean = self._mean(probe.weights.unsqueeze(0)).squeeze(0)
-        for call, output in reversed(probe.outputs.items()):
-            if call == OUTPUT or rows(output).shape != mean.shape or not agree(rows(output), mean, slack=10):
-                continue
-            tape = self._tape_from(call, mean, probe.outputs[OUTPUT])
-            if tape is not None:
-                return call, tape
-        return None
-
-    def _tape_from(self, call: Call, value: Tensor, output: Tensor) -> Tape | None:
-        """Return what follows a later call, if with this value there it gives the output that it should."""
-        try:
-            tape = self.replay.from_call(call)
-            return tape if agree(self._from(tape, value), output, slack=10) else None
-        except Exception:  # noqa: BLE001 - glue may fail in any way on a run that is cut elsewhere; no shortcut then
-            return None
-
-    def _mean(self, weights: Tensor) -> Tensor:
-        """Return the mean over the positions of the map weighed by K filters a sample: (K, B, C)."""
-        columns = self.replay.layer.layout.columns(self.replay.features)
-        means = columns @ weights.to(columns.dtype).permute(1, 2, 0) / self.replay.positions
-        return means.permute(2, 0, 1)
-
-    def _find_map(self, call: Call) -> AffineMap | None:
-        for columns in (self._columns_from_mean, self._columns_at_once, self._columns_one_by_one):
-            try:
-                with torch.no_grad(), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # an operation without a batching rule only costs time
-                    values = columns(call)
-            except Exception:  # not every network can run many columns at once; one by one always works
-                if columns == self._columns_one_by_one:
-                    raise
-                continue
-            if values is None:
-                continue
-            offset = values[-1]
-            jacobian = (values[:-1] - offset).permute(1, 2, 0)
-            any_sign = self.is_affine if call == OUTPUT else call in self._signed
-            mapping = AffineMap(call, jacobian, offset, any_sign)
-            if agree(mapping(self._probe.weights), rows(self._probe.outputs[call]), slack=30):
-                return mapping
-        return None
-
-    def _columns_from_mean(self, call: Call) -> Tensor | None:
-        """Push the positions' own channel vectors, which are the columns of the mean, through what follows it."""
-        if self._pooled is None:
-            return None
-        start, tape = self._pooled
-        calls = list(self.replay.observed)
-        if calls.index(call) < calls.index(start):
-            return None
-        columns = self.replay.layer.layout.columns(self.replay.features).permute(2, 0, 1) / self.replay.positions
-        columns = torch.cat([columns, torch.zeros_like(columns[:1])])
-        if call == start:
-            return columns
-        return mapped(lambda column: rows(self._from(tape, column, until=call)), columns)
-
-    def _columns_at_once(self, call: Call) -> Tensor:
-        return mapped(self._filtered(call), self._basis(), weight=self.replay.features.numel())
-
-    def _columns_one_by_one(self, call: Call) -> Tensor:
-        return torch.stack([self._filtered(call)(weights) for weights in self._basis()])
-
-    def _basis(self) -> Tensor:
-        """One filter a position, then the empty filter, which gives the offset."""
-        positions = self.replay.positions
-        return torch.eye(positions + 1, positions, device=self.replay.features.device)
-
-    def _filtered(self, call: Call) -> Callable[[Tensor], Tensor]:
-        until = None if call == OUTPUT else call
-
-        def filtered(weights: Tensor) -> Tensor:
-            return rows(self.replay.filtered(weights.expand(self.replay.batch, -1), until=until))
-
-        return filtered
-
-    def _from(self, tape: Tape, value: Tensor, *, until: Call = OUTPUT) -> Tensor:
-        """Run what follows a later call with another value there."""
-        stored = tape.value
-        stop = None if until == OUTPUT else Call(until.module, until.index)
-        # What follows may write into the value, and it is used again here.
-        returned = tape.run(value.reshape(stored.shape).to(stored.dtype).clone(), until=stop)
-        return self.replay.output_of(returned, stop)
+    @abc.abstractmethod
+    def rerun(self, features: Tensor) -> Tensor:
+        """The output with another map at the layer, with its graph."""

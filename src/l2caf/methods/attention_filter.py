@@ -11,11 +11,11 @@ from ..errors import InputError
 from ..filters import Filter, UnitL2
 from ..heads.head import Head
 from ..objectives.classes import ClassSpecific
-from ..objectives.objective import Asked, General, Objective
+from ..objectives.objective import General, Losses, Objective
 from ..objectives.output import ClassOblivious
-from ..problem import pose
+from ..problem import Problem
 from ..solvers.auto import Auto
-from ..solvers.solver import Solver, stacked
+from ..solvers.solver import Solver
 from .method import Maps, Method
 from .table import FILTERS
 
@@ -29,18 +29,30 @@ class AttentionFilter(Method):
     solver: Solver = field(default_factory=Auto)
 
     def formula(self, head: Head) -> Maps:
-        problems, asked = pose(head, self.filter, as_objective(self.objective))
-        solutions = [self.solver.solve(problem) for problem in problems]
-        solution = stacked(solutions) if asked.several else solutions[0]
-        return Maps(solution.filter, keeps_sign=asked.signed, classes=asked.classes, solution=solution)
+        problem, asked = pose(head, self.filter, as_objective(self.objective))
+        solution = self.solver.solve(problem, several=asked.several)
+        return Maps(
+            solution.filter,
+            keeps_sign=asked.signed,
+            classes=asked.classes,
+            solution=solution,
+            several=asked.several,
+        )
+
+
+def pose(head: Head, filter: Filter, objective: Objective) -> tuple[Problem, Losses]:
+    """Put an objective to a network: at its endpoint, all maps together."""
+    endpoint = head.endpoint(objective.at, needs_scale=objective.needs_scale)
+    asked = objective.losses(head.value(endpoint.at).detach())
+    return Problem(head, filter, asked.losses, endpoint), asked
 
 
 @dataclass(frozen=True)
 class _Custom(Objective):
     function: Callable[[Tensor], Tensor]
 
-    def ask(self, output: Tensor) -> Asked:
-        return Asked((General(self.function),))
+    def losses(self, output: Tensor) -> Losses:
+        return Losses((General(self.function),))
 
 
 def as_objective(objective: Objective | Callable[[Tensor], Tensor] | None) -> Objective:

@@ -11,7 +11,6 @@ from torch import Tensor
 from ..errors import MethodError
 from ..heads.head import Head
 from ..objectives.classes import ClassSpecific
-from ..recording.replay import OUTPUT
 from .method import Maps, Method
 
 
@@ -30,15 +29,14 @@ class CAM(Method):
 
     def formula(self, head: Head) -> Maps:
         # An output that no filter moves is affine too; its map is empty.
-        if not head.is_affine and not torch.equal(head.probed[OUTPUT], head.replay.output):
+        if not head.is_affine and bool(head.moved().any()):
             raise MethodError(
                 "CAM needs a head that averages the map and is linear after that, and this one is not: "
                 "use GradCAM or AttentionFilter."
             )
-        replay = head.replay
         asked = ClassSpecific(self.classes, self.top, self.each)
-        chosen = asked.choose(replay.output.detach())
-        hot = torch.nn.functional.one_hot(chosen.T, replay.output.shape[1]).to(replay.output)
-        contributions = head.gradients(hot) * replay.positions
-        maps = contributions.unflatten(2, replay.layer.layout.grid)
-        return Maps(maps if asked.several else maps[:, 0], keeps_sign=True, classes=chosen)
+        chosen = asked.choose(head.output.detach())
+        hot = torch.nn.functional.one_hot(chosen.T, head.output.shape[1]).to(head.output)
+        contributions = (head.gradients(hot) * head.positions).transpose(0, 1)
+        maps = contributions.unflatten(2, head.layout.shape)
+        return Maps(maps if asked.several else maps[:, 0], keeps_sign=True, classes=chosen, several=asked.several)

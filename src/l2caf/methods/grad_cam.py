@@ -54,11 +54,10 @@ def _grad_cam(
     embedding: bool,
     keeps_sign: bool,
 ) -> Maps:
-    replay = head.replay
-    layout = replay.layer.layout
+    layout = head.layout
     with torch.enable_grad():
-        leaf = replay.features.detach().clone().requires_grad_()
-        output = replay.head(leaf.clone())  # what follows may write into it
+        leaf = head.features.detach().clone().requires_grad_()
+        output = head.rerun(leaf.clone())  # what follows may write into it
         if embedding:
             chosen, scores, several = None, [rows(output).sum(dim=1)], False
         else:
@@ -68,5 +67,5 @@ def _grad_cam(
         gradients = [gradient_of(score.sum(), leaf, again=True) for score in scores]
     columns = layout.columns(leaf.detach())
     maps = [(layout.columns(gradient).mean(dim=2, keepdim=True) * columns).sum(dim=1) for gradient in gradients]
-    stack = torch.stack(maps, dim=1).unflatten(2, layout.grid).float()
-    return Maps(stack if several else stack[:, 0], keeps_sign=keeps_sign, classes=chosen)
+    stack = torch.stack(maps, dim=1).unflatten(2, layout.shape).float()
+    return Maps(stack if several else stack[:, 0], keeps_sign=keeps_sign, classes=chosen, several=several)

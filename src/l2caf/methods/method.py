@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 from torch import Tensor, nn
 
 from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..recorder import record
+from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Inputs, Select
+from ..solution import Solution
+
+Where = str | nn.Module | None
 
 
 @dataclass(frozen=True)
 class Maps:
-    """What a method's formula gives: (B, *grid) or (B, K, *grid) signed weights, and what they stand for."""
+    """What a method's formula gives: signed weights, (B, *grid) or (B, K, *grid), and what they stand for."""
 
     weights: Tensor
     keeps_sign: bool = False
     classes: Tensor | None = None
-    solution: Any = None
+    solution: Solution | None = None
+    several: bool = False  # whether there is an axis of K maps
 
 
 class Method(abc.ABC):
@@ -35,27 +41,52 @@ class Method(abc.ABC):
     def name(self) -> str:
         return type(self).__name__
 
+    @overload
+    def __call__(
+        self, network: nn.Module, inputs: Inputs, *, layer: Where = None, call: int | None = None, select: Select = None
+    ) -> Heatmap: ...
+
+    @overload
     def __call__(
         self,
         network: nn.Module,
         inputs: Inputs,
         *,
-        layer: str | nn.Module | None = None,
-        call: int | None = None,
+        layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
+        call: int | Sequence[int] | None = None,
         select: Select = None,
-    ) -> Heatmap:
-        """Explain a batch; `layer` defaults to the last one with a map, `select` picks the output to explain."""
-        with record(network, inputs, layer=layer, call=call, select=select) as recording:
-            return self.on(recording.head)
+    ) -> Heatmap | tuple[Heatmap, ...]: ...
+
+    def __call__(
+        self,
+        network: nn.Module,
+        inputs: Inputs,
+        *,
+        layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
+        call: int | Sequence[int] | None = None,
+        select: Select = None,
+    ) -> Heatmap | tuple[Heatmap, ...]:
+        """Explain a batch; `layer` defaults to the last one with a map, `select` picks the output to explain.
+
+        Several layers, or several calls of one, give a heatmap each, from one run of the network.
+        """
+        with borrowed(unwrap(network)):
+            recording = record(network, inputs, layer=layer, call=call, select=select)
+            found = tuple(self.on(head) for head in recording.heads)
+        return found if recording.several else found[0]
 
     def on(self, head: Head) -> Heatmap:
-        """Explain the batch that this head was recorded on."""
+        """Explain the batch that this head was made for."""
         maps = self.formula(head)
+        layer = head.layer
         return Heatmap(
             weights=_nothing_where(~head.finite, maps.weights),
             size=head.size,
-            layer=head.layer.name,
+            layer=layer.name,
             method=self.name,
+            axes=("sample", *(["map"] if maps.several else []), *layer.layout.axes),
+            call=layer.call if layer.calls > 1 else None,
+            input=layer.input,
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,
             solution=maps.solution,

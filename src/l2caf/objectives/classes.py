@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ClassError, InputError, OutputError
-from .objective import Asked, Linear, Objective
+from .objective import Linear, Losses, Objective
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class ClassSpecific(Objective):
         if sum(given is not None for given in (self.classes, self.top, self.each)) > 1:
             raise InputError("Give ClassSpecific one of: classes, top, each.")
 
-    def ask(self, output: Tensor) -> Asked:
+    def losses(self, output: Tensor) -> Losses:
         chosen = self.choose(output)
         directions = (_published if self.published else _centred)(chosen, output)
         losses = tuple(Linear(direction) for direction in directions)
-        return Asked(losses, several=self.several, classes=chosen, signed=not self.published)
+        return Losses(losses, several=self.several, classes=chosen, signed=not self.published)
 
     @property
     def several(self) -> bool:

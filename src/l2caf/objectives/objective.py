@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,9 +12,14 @@ from torch import Tensor
 from ..errors import InputError
 
 
-@dataclass(frozen=True)
 class Loss(abc.ABC):
-    """A loss of the filtered output, one number a sample, (B, ...) -> (B,)."""
+    """A loss of the filtered output, one number per sample, (B, ...) -> (B,).
+
+    A solver looks at its form only: `direction` where it is linear, `target` where it is a sum of squares, or neither.
+    """
+
+    direction: Tensor | None = None
+    target: Tensor | None = None
 
     @abc.abstractmethod
     def __call__(self, output: Tensor) -> Tensor: ...
@@ -22,9 +27,9 @@ class Loss(abc.ABC):
 
 @dataclass(frozen=True)
 class LeastSquares(Loss):
-    """||target - o||^2."""
+    """||target - o||^2; `target` has the shape of the output."""
 
-    target: Tensor
+    target: Tensor = field()
 
     def __call__(self, output: Tensor) -> Tensor:
         return (_precise(output) - _precise(self.target)).square().sum(dim=1)
@@ -34,7 +39,7 @@ class LeastSquares(Loss):
 class Linear(Loss):
     """direction . o, so that the gradient is the same everywhere; `direction` is (B, m)."""
 
-    direction: Tensor
+    direction: Tensor = field()
 
     def __call__(self, output: Tensor) -> Tensor:
         return (_precise(output) * _precise(self.direction)).sum(dim=1)
@@ -42,7 +47,7 @@ class Linear(Loss):
 
 @dataclass(frozen=True)
 class General(Loss):
-    """Any function of the output that gives one number a sample."""
+    """Any function of the output that gives one number per sample."""
 
     function: Callable[[Tensor], Tensor]
 
@@ -50,13 +55,13 @@ class General(Loss):
         loss = self.function(output)
         if not isinstance(loss, Tensor) or loss.shape != output.shape[:1]:
             got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise InputError(f"The objective gives {got}, but must give one number a sample: shape ({len(output)},).")
+            raise InputError(f"The objective gives {got}, but must give one number per sample: shape ({len(output)},).")
         return loss
 
 
 @dataclass(frozen=True)
-class Asked:
-    """An objective put to a batch: one loss for each map that is wanted, and the classes they stand for."""
+class Losses:
+    """What an objective asks of a batch: one loss for each map that is wanted, and the classes they stand for."""
 
     losses: tuple[Loss, ...]
     several: bool = False
@@ -65,10 +70,18 @@ class Asked:
 
 
 class Objective(abc.ABC):
-    """What is minimised over the filters."""
+    """What is minimised over the filters: pure data, and a function of the output; it knows no network.
+
+    `at` names a module after the layer whose output is asked about in place of the network's own. With `needs_scale`
+    the question says nothing of a head that does not feel scale (it normalises), so it is put at the last value that
+    does.
+    """
+
+    at: str | None = None
+    needs_scale: bool = False
 
     @abc.abstractmethod
-    def ask(self, output: Tensor) -> Asked:
+    def losses(self, output: Tensor) -> Losses:
         """Put the objective to a batch whose untouched output is this."""
 
 

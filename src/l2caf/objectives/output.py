@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import OutputError
-from .objective import Asked, General, LeastSquares, Linear, Objective
+from .objective import General, LeastSquares, Linear, Losses, Objective
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,10 @@ class ClassOblivious(Objective):
 
     at: str | None = None
 
-    def ask(self, output: Tensor) -> Asked:
-        return Asked((LeastSquares(output),))
+    needs_scale = True
+
+    def losses(self, output: Tensor) -> Losses:
+        return Losses((LeastSquares(output),))
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Similarity(Objective):
     to: Tensor
     cosine: bool = False
 
-    def ask(self, output: Tensor) -> Asked:
+    def losses(self, output: Tensor) -> Losses:
         to = torch.as_tensor(self.to).detach().to(output)
         if output.ndim != 2 or to.shape not in (output.shape, output.shape[1:], (1, *output.shape[1:])):
             raise OutputError(
@@ -44,8 +46,8 @@ class Similarity(Objective):
             )
         to = to.expand(output.shape)
         if self.cosine:
-            return Asked(
+            return Losses(
                 (General(lambda found: -torch.nn.functional.cosine_similarity(found, to, dim=1)),),
                 signed=True,
             )
-        return Asked((Linear(-to),), signed=True)
+        return Losses((Linear(-to),), signed=True)

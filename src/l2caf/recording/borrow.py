@@ -52,8 +52,13 @@ class Loan:
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self.modules = modules_of(network)
+        self.thread = threading.get_ident()
         self.depth = 0
         self.knowledge: Any = None  # what is known about the network as it is now; looked up once a loan
+
+    def shares_with(self, other: Loan) -> bool:
+        """Whether two loans hold a module in common."""
+        return not set(self.modules).isdisjoint(other.modules)
 
     def fingerprint(self) -> Hashable:
         """What of the network decides how it computes, other than the values of its tensors.
@@ -61,22 +66,29 @@ class Loan:
         Which modules there are, of which class, with which hooks and plain settings (a flag that switches a rectifier
         on is such a setting), and whether somebody replaced a forward method. Numbers only: no module is kept alive.
         """
-        found: list[Hashable] = [tuple(nn.modules.module._global_forward_hooks)]
+        found: list[Hashable] = list(nn.modules.module._global_forward_hooks)
+        # Written as one loop: it runs on every call, over hundreds of modules.
         for module in self.modules:
-            parts = module.__dict__
-            found += (
-                id(module),
-                id(type(module).forward),
-                id(parts.get("forward")),
-                *parts["_forward_hooks"],
-                *parts["_forward_pre_hooks"],
-            )
-            # Evaluation mode is set for the while of a loan, so `training` says nothing.
-            found += [value for name, value in parts.items() if type(value) in _PLAIN and name != "training"]
+            parts, kind = module.__dict__, type(module)
+            found += (id(module), id(kind.forward), id(parts.get("forward")))
+            if hooks := parts["_forward_hooks"]:
+                found += hooks
+            if hooks := parts["_forward_pre_hooks"]:
+                found += hooks
+            if kind in _SIMPLE:
+                continue
+            for name, value in parts.items():
+                # Evaluation mode is set for the while of a loan, so `training` says nothing.
+                if type(value) in _PLAIN and name != "training":
+                    found.append(value)
         return tuple(found)
 
 
 _PLAIN = frozenset({bool, int, float, str, NoneType})
+# Torch's own modules have no switches that a value would not show, and they are the most.
+_SIMPLE = frozenset(
+    kind for kind in vars(nn).values() if isinstance(kind, type) and kind.__module__.startswith("torch.nn.modules.")
+)
 
 
 def modules_of(network: nn.Module) -> list[nn.Module]:
@@ -86,19 +98,19 @@ def modules_of(network: nn.Module) -> list[nn.Module]:
     4
     """
     found: dict[nn.Module, None] = {}
-    waiting = [network]
+    waiting: list[nn.Module | None] = [network]
     while waiting:
         module = waiting.pop()
-        if module not in found:
+        if module is not None and module not in found:
             found[module] = None
-            waiting += [child for child in reversed(module._modules.values()) if child is not None]
+            if module._modules:
+                waiting += reversed(module._modules.values())
     return list(found)
 
 
 # Forward methods are swapped on the modules themselves, so no two threads may hold the same module; networks that
 # share none are explained side by side.
 _changed = threading.Condition(threading.RLock())
-_held: dict[nn.Module, int] = {}  # module: the thread that holds it
 _loans: dict[nn.Module, Loan] = {}
 
 
@@ -124,16 +136,13 @@ def _taken(network: nn.Module) -> Loan:
     me = threading.get_ident()
     with _changed:
         loan = _loans.get(network)
-        if loan is None or _held.get(network) != me:
-            while True:
-                loan = Loan(network)
-                if all(_held.get(module, me) == me for module in loan.modules):
-                    break
+        while loan is None or loan.thread != me:
+            loan = Loan(network)
+            if any(other.thread != me and other.shares_with(loan) for other in _loans.values()):
                 _changed.wait()
-            if network not in _loans:
+                loan = _loans.get(network)
+            else:
                 _loans[network] = loan
-                _held.update(dict.fromkeys(loan.modules, me))
-            loan = _loans[network]
         loan.depth += 1
         return loan
 
@@ -143,10 +152,6 @@ def _returned(loan: Loan) -> None:
         loan.depth -= 1
         if loan.depth == 0:
             del _loans[loan.network]
-            still = {module for other in _loans.values() for module in other.modules} if _loans else ()
-            for module in loan.modules:
-                if module not in still:
-                    _held.pop(module, None)
             _changed.notify_all()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import NoneType
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, OutputError
+from .layout import Layout
 
 Inputs = Tensor | Sequence[Any] | Mapping[str, Any]
 Select = str | int | Callable[[Any], Tensor] | None
@@ -56,13 +58,27 @@ class Arguments:
     @property
     def main(self) -> Tensor:
         """The tensor whose spatial axes the maps are resized to: the first floating one with a batch and a map."""
-        for value in (*self.args, *self.kwargs.values()):
+        return self._main[1]
+
+    @property
+    def main_name(self) -> str:
+        """What that argument is called: its place among the positional ones, or its name."""
+        return self._main[0]
+
+    @cached_property
+    def _main(self) -> tuple[str, Tensor]:
+        named = {**{str(place): value for place, value in enumerate(self.args)}, **self.kwargs}
+        for name, value in named.items():
             if isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 3:
-                return value
+                return name, value
         raise InputError(
             "No input has a map to explain: one of them must be a floating-point tensor of at least three axes "
             "(batch, channels, and one to three spatial axes), for example image.unsqueeze(0)."
         )
+
+    def size_for(self, layout: Layout) -> tuple[int, ...]:
+        """The size of the explained input along the axes of a map's grid."""
+        return tuple(self.main.shape[-len(layout.grid) :])
 
     @property
     def batch(self) -> int:
@@ -82,11 +98,12 @@ class Arguments:
         return [value._version for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
 
     def signature(self) -> Hashable:
-        """What of the arguments decides how the network runs: names, shapes without the batch, types, plain values."""
+        """What of the arguments decides how the network runs: names, shapes without the batch, types,
+        devices, plain values."""
 
         def describe(value: Any) -> Any:
             if isinstance(value, Tensor):
-                return tuple(value.shape[1:]), value.dtype
+                return tuple(value.shape[1:]), value.dtype, value.device
             return value if isinstance(value, (str, int, float, NoneType)) else type(value)
 
         named = tuple((name, describe(value)) for name, value in self.kwargs.items())

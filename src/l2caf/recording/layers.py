@@ -22,7 +22,7 @@ class Layer:
 
     `reaches` tells whether the network's output changes at all when the map does: the patch tokens after the last
     attention of a classifier that reads only its class token, for one, reach nothing. `inputs_written` tells whether
-    the network writes into its inputs.
+    the network writes into its inputs. `input` names the argument that the map belongs to.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Layer:
     calls: int = 1
     reaches: bool = True
     inputs_written: bool = False
+    input: str = "0"
 
     def __str__(self) -> str:
         return self.name if self.calls == 1 else f"{self.name} (call {self.call + 1} of {self.calls})"
@@ -180,7 +181,13 @@ def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
     reaching = _reaching(output, [tensor for _, tensor in noted], [layer.layout for layer, _ in noted])
     return _Survey(
         layers=tuple(
-            replace(layer, reaches=reach, calls=calls[layer.name], inputs_written=differentiable.versions() != before)
+            replace(
+                layer,
+                reaches=reach,
+                calls=calls[layer.name],
+                inputs_written=differentiable.versions() != before,
+                input=arguments.main_name,
+            )
             for (layer, _), reach in zip(noted, reaching, strict=True)
         ),
         called=frozenset(calls),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -17,31 +17,51 @@ MOST_PREFIX_TOKENS = 8  # a class token, a distillation token and the usual four
 class Layout:
     """The axes of a feature map: a grid of positions, each with a vector of channels.
 
-    `channels_first` is (B, C, *grid), `channels_last` is (B, *grid, C) and `tokens` is (B, prefix + positions, C).
+    `channels_first` is (B, C, *grid), `channels_last` is (B, *grid, C) and `tokens` is (B, prefix + positions, C). With
+    `frames`, each sample has that many rows of the batch, one after the other, and a grid in each.
 
     >>> Layout("tokens", grid=(14, 14), prefix=1).positions
     196
+    >>> Layout("channels_first", grid=(7, 7), frames=3).shape
+    (3, 7, 7)
     """
 
     kind: Literal["channels_first", "channels_last", "tokens"]
     grid: tuple[int, ...]
     prefix: int = 0
+    frames: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a filter: the grid, after the frames where there are any."""
+        return self.grid if self.frames is None else (self.frames, *self.grid)
 
     @property
     def positions(self) -> int:
-        return math.prod(self.grid)
+        """How many weights a filter has."""
+        return math.prod(self.shape)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of a filter's axes."""
+        space = ("z", "y", "x")[-len(self.grid) :]
+        return space if self.frames is None else ("frame", *space)
 
     def columns(self, features: Tensor) -> Tensor:
         """Return the features as (B, C, positions), whatever the layout; prefix tokens are left out."""
         if self.kind == "channels_first":
-            return features.flatten(2)
-        if self.kind == "channels_last":
-            return features.flatten(1, -2).transpose(1, 2)
-        return features[:, self.prefix :].transpose(1, 2)
+            columns = features.flatten(2)
+        elif self.kind == "channels_last":
+            columns = features.flatten(1, -2).transpose(1, 2)
+        else:
+            columns = features[:, self.prefix :].transpose(1, 2)
+        if self.frames is None:
+            return columns
+        return columns.unflatten(0, (-1, self.frames)).transpose(1, 2).flatten(2)
 
     def weigh(self, features: Tensor, weights: Tensor) -> Tensor:
         """Multiply every position of (B, ...) features by its weight in (B, positions); prefix tokens keep theirs."""
-        weights = weights.to(features.dtype)
+        weights = weights.to(features.dtype).reshape(features.shape[0], -1)
         if self.kind == "channels_first":
             return features * weights.reshape(-1, 1, *self.grid)
         if self.kind == "channels_last":
@@ -57,12 +77,14 @@ def infer_layout(output_shape: Sequence[int], input_shape: Sequence[int]) -> Lay
     the input's own proportions to within a cell. `input_shape` is (B, ..., *size).
 
     >>> infer_layout((2, 197, 768), (2, 3, 224, 224))
-    Layout(kind='tokens', grid=(14, 14), prefix=1)
+    Layout(kind='tokens', grid=(14, 14), prefix=1, frames=None)
     >>> infer_layout((2, 1280, 1, 1), (2, 3, 224, 224)) is None
     True
     """
-    if len(output_shape) < 3 or output_shape[0] != input_shape[0]:
+    if len(output_shape) < 3:
         return None
+    if output_shape[0] != input_shape[0]:
+        return _folded(output_shape, input_shape)
     axes = len(output_shape) - 2
     finest = len(input_shape) - 2
     if axes <= finest:
@@ -74,6 +96,22 @@ def infer_layout(output_shape: Sequence[int], input_shape: Sequence[int]) -> Lay
             return Layout("channels_last", tuple(output_shape[1:-1]))
     if axes == 1 and finest > 1:
         return _tokens(output_shape[1], tuple(input_shape[2:]))
+    return None
+
+
+def _folded(output_shape: Sequence[int], input_shape: Sequence[int]) -> Layout | None:
+    """Tell the layout where the frames of (B, T, C, H, W) or (B, C, T, H, W) are rows of the batch."""
+    if len(input_shape) != 5 or output_shape[0] % input_shape[0]:
+        return None
+    frames = output_shape[0] // input_shape[0]
+    for axis in (1, 2):
+        if frames > 1 and frames == input_shape[axis]:
+            one_frame = (
+                output_shape[0],
+                *(length for place, length in enumerate(input_shape) if place not in (0, axis)),
+            )
+            found = infer_layout(output_shape, one_frame)
+            return None if found is None else replace(found, frames=frames)
     return None
 
 

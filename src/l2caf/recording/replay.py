@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, LayerError, NetworkError
-from ..numerics import agree, rows
+from ..numerics import agree
 from .borrow import Call, unwrap
 from .inputs import Arguments, Inputs, Select, select_output
 from .knowledge import forget, knowledge_of
@@ -30,14 +29,14 @@ class Replay:
     def __init__(
         self,
         network: nn.Module,
-        inputs: Inputs,
+        inputs: Inputs | Arguments,
         *,
         layer: str | nn.Module | None = None,
         call: int | None = None,
         select: Select = None,
     ) -> None:
         self.network = unwrap(network)
-        self.arguments = Arguments.of(inputs)
+        self.arguments = inputs if isinstance(inputs, Arguments) else Arguments.of(inputs)
         self.select = select
         self.evaluations = 0  # how often what follows the layer was computed
         self.observed: dict[Call, Tensor] = {}  # what the modules after the layer gave, where it is small
@@ -55,10 +54,10 @@ class Replay:
     def positions(self) -> int:
         return self.layer.layout.positions
 
-    @cached_property
-    def finite(self) -> Tensor:
-        """Which samples have neither NaN nor infinity at the layer and in the output: (B,)."""
-        return rows(self.features).isfinite().all(dim=1) & rows(self.output).isfinite().all(dim=1)
+    @property
+    def size(self) -> tuple[int, ...]:
+        """The input's size along the axes of the map."""
+        return self.arguments.size_for(self.layer.layout)
 
     def filtered(self, weights: Tensor, *, until: Call | None = None) -> Tensor:
         """Return FT(f): the output, or that of a later call, with every position of the map weighed."""
@@ -78,7 +77,7 @@ class Replay:
     def observe(self, weights: Tensor) -> dict[Call, Tensor]:
         """Return the outputs of the later module calls, in order, that are small beside the map, and of the network."""
         seen: dict[Call, Tensor] = {}
-        largest = self.features[0].numel() // 4
+        largest = self.features[0].numel() * (self.layer.layout.frames or 1) // 4
 
         def note(call: Call, output: Any) -> None:
             fits = isinstance(output, Tensor) and output.is_floating_point() and output.shape[:1] == (self.batch,)
@@ -137,7 +136,7 @@ class Replay:
     def _record(self, keeping: Keeping) -> bool:
         """Record a tape, and tell whether a re-run with nothing filtered gives the same output."""
         self.tape = tape = Tape(self.network, self.arguments, self.cut, keeping=keeping)
-        shape = (self.batch, *self.layer.shape)
+        shape = (self.batch * (self.layer.layout.frames or 1), *self.layer.shape)
         if not isinstance(tape.value, Tensor) or tape.cut_calls != self.layer.calls or tape.value.shape != shape:
             raise _OutdatedError(
                 f"Layer {self.layer.name!r} runs otherwise on this batch than on its first sample alone, so a filter "

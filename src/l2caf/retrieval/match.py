@@ -166,7 +166,7 @@ def _seen(head: Head, target: Vectors) -> list[Seen]:
     """The maps of a batch for one target."""
     heatmap: Heatmap = AttentionFilter(Similarity(torch.from_numpy(target))).on(head)
     heats = heatmap.signed.cpu().float().numpy()
-    return [Seen(heat, outcome) for heat, outcome in zip(heats, heatmap.solution.outcome, strict=True)]
+    return [Seen(heat, heatmap.solved.outcomes(index)[0]) for index, heat in enumerate(heats)]
 
 
 def _contrasted(pairs: tuple[Pair, ...], asked: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from ..problem import Problem
-from ..recording.replay import OUTPUT
-from ..solution import Solution
 from .exact import Exact
 from .riemannian import Riemannian
 from .solver import Found, Solver
@@ -33,40 +32,39 @@ class Auto(Solver):
         """Return the solver and the reason for it."""
         exact = Exact()
         why_not = exact.why_not(problem)
-        if why_not is None and problem.endpoint == OUTPUT and not problem.head.is_affine:
+        if why_not is not None:
+            return self.riemannian, why_not
+        if not problem.holds_for_any_sign:
             return exact, "the output is affine in filters that are nowhere negative, and this is the best of them"
-        if why_not is None:
-            return exact, f"the {problem.endpoint_name} is affine in the filter"
-        return self.riemannian, why_not
+        return exact, f"the {problem.endpoint} is affine in the filter"
 
     def search(self, problem: Problem) -> Found:
-        solver, _ = self.choose(problem)
-        if not isinstance(solver, Exact):
-            return solver.search(problem)
-        found, accepted = solver.attempt(problem)
-        if bool(accepted.all()):
-            return found
-        # Where the exact filter is refused the head is not what it looked like, so it is computed in full.
-        return _merged(found, self.riemannian.search(replace(problem, shortcut=False)), accepted)
-
-    def solve(self, problem: Problem, *, reason: str = "") -> Solution:
         solver, why = self.choose(problem)
-        solution = super().solve(problem, reason=why)
-        descended = solution.evaluations > 0
-        if not isinstance(solver, Exact) or not bool(descended.any()):
-            return replace(solution, solver=solver.name)
+        if not isinstance(solver, Exact):
+            return replace(solver.search(problem), solver=solver.name, reason=why)
+        found, accepted = solver.attempt(problem)
+        if not bool(accepted.all()):
+            # Where the exact filter is refused the head is not what it looked like, so it is computed in full.
+            found = _merged(found, self.riemannian.search(problem.without_shortcuts()), accepted)
+        descended = (found.evaluations > 0).any(dim=0)
+        if not bool(descended.any()):
+            return replace(found, solver=solver.name, reason=why)
         why = f"{why}, but the exact filter of {int(descended.sum())} samples lies where it is not"
-        used = self.riemannian.name if bool(descended.all()) else f"{solver.name} and {self.riemannian.name}"
-        return replace(solution, solver=used, reason=why)
+        used = (
+            self.riemannian.name if bool((found.evaluations > 0).all()) else f"{solver.name} and {self.riemannian.name}"
+        )
+        return replace(found, solver=used, reason=why)
 
 
-def _merged(one: Found, other: Found, use_one: torch.Tensor) -> Found:
-    """Take each sample from the one or the other."""
-    pick = use_one.unsqueeze(1)
+def _merged(one: Found, other: Found, use_one: Tensor) -> Found:
+    """Take each map of each sample from the one or the other."""
     return Found(
-        weights=torch.where(pick, one.weights, other.weights.to(one.weights)),
+        weights=torch.where(use_one.unsqueeze(2), one.weights, other.weights.to(one.weights)),
         loss=torch.where(use_one, one.loss, other.loss.to(one.loss)),
         steps=torch.where(use_one, one.steps.to(other.steps), other.steps),
         evaluations=torch.where(use_one, one.evaluations.to(other.steps), other.evaluations),
-        outcome=[a if use else b for use, a, b in zip(use_one.tolist(), one.outcome, other.outcome, strict=True)],
+        outcome=[
+            [a if use else b for use, a, b in zip(*row, strict=True)]
+            for row in zip(use_one.tolist(), one.outcome, other.outcome, strict=True)
+        ],
     )

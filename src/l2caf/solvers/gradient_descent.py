@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..problem import Problem
+from ..problem import Problem, Way
 from ..solution import Outcome
 from .solver import Found, Solver, slope_of
 
@@ -17,7 +17,7 @@ from .solver import Found, Solver, slope_of
 class GradientDescent(Solver):
     """Random start in [0, 1], descent with a decaying rate, stop when the loss has stood still for a while.
 
-    A sample stops when |L_l - L_(l-window)| < tolerance, or after `steps`. The rate falls linearly to nought.
+    A sample stops when |L_l - L_(l-window)| < tolerance, or after `steps`. The rate falls linearly to zero.
     `vanilla` runs the whole network in every step, as one would without a cut; the result is the same.
     `keep_path` keeps the filter of every step, for slow motion.
     """
@@ -32,11 +32,18 @@ class GradientDescent(Solver):
     keep_path: bool = False
 
     def search(self, problem: Problem) -> Found:
+        return Found.stacked([self._search_one(problem.one(number)) for number in range(problem.maps)])
+
+    def _search_one(self, problem: Problem) -> Found:
         generator = torch.Generator().manual_seed(self.seed)
         # Every sample draws its own numbers from the same seed, so that a batch gives what its samples give alone.
         start = problem.filter.start(1, problem.grid, generator).to(problem.device)
         parameters = start.repeat(problem.batch, 1).requires_grad_()
-        losses_at = problem.whole_losses if self.vanilla else problem.replayed_losses
+        way = Way.WHOLE if self.vanilla else Way.REPLAY
+
+        def losses_at(weights: Tensor) -> Tensor:
+            return problem.value(weights.unsqueeze(0), way=way)[0]
+
         optimizer: torch.optim.Optimizer = (
             torch.optim.Adam([parameters], lr=self.learning_rate)
             if self.adam
@@ -83,11 +90,11 @@ class GradientDescent(Solver):
             losses = losses_at(weights).double()
         outcome = [Outcome.CONVERGED if still else Outcome.STEP_LIMIT for still in stood_still.tolist()]
         return Found(
-            weights.detach(),
-            losses,
-            steps,
-            steps,
-            outcome,
-            path=torch.stack(path) if path else None,
-            losses=torch.stack(history),
+            weights.detach().unsqueeze(0),
+            losses.unsqueeze(0),
+            steps.unsqueeze(0),
+            steps.unsqueeze(0),
+            [outcome],
+            path=torch.stack(path).unsqueeze(1) if path else None,
+            losses=torch.stack(history).unsqueeze(1),
         )

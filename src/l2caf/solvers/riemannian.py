@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..filters import UnitL1, UnitL2
-from ..objectives.objective import LeastSquares
 from ..problem import Problem
 from ..solution import Outcome
 from .solver import Found, Solver, slope_of
-from .sphere import nearest_on_sphere
+from .sphere import by_eigenvalues
 
 
 @dataclass(frozen=True)
@@ -36,18 +34,27 @@ class Riemannian(Solver):
     leap: float = 0.6
 
     def search(self, problem: Problem) -> Found:
+        return Found.stacked([self._search_one(problem.one(number)) for number in range(problem.maps)])
+
+    def _search_one(self, problem: Problem) -> Found:
         state = _State(problem, self.memory)
         for start in _starts(problem):
             state.consider(start)
         if bool(state.stalled.any()):
             for start in _rescues(problem):
                 state.consider(start, only=state.stalled)
-        if isinstance(problem.filter, UnitL2) and not isinstance(problem.loss, LeastSquares):
+        if problem.filter.on_unit_sphere and problem.losses[0].target is None:
             self._explore(state)
         state.descend(until=self.evaluations, tolerance=self.tolerance, patience=self.patience)
         outcome = [Outcome.STEP_LIMIT if running else Outcome.CONVERGED for running in state.running.tolist()]
         weights = problem.filter.weights(state.point, problem.grid)
-        return Found(weights.float(), state.loss, state.steps, state.evaluations, outcome)
+        return Found(
+            weights.float().unsqueeze(0),
+            state.loss.unsqueeze(0),
+            state.steps.unsqueeze(0),
+            state.evaluations.unsqueeze(0),
+            [outcome],
+        )
 
     def _explore(self, state: _State) -> None:
         """Bring every sample to the best valley that short descents can find."""
@@ -95,7 +102,7 @@ class _State:
         self.evaluations = torch.zeros_like(self.steps)
         self.small_steps = torch.zeros_like(self.steps)
         self.running = problem.finite.clone()
-        self.moves: list[tuple[Tensor, Tensor, Tensor]] = []  # (s, y, 1 / s.y), nought where a sample did not move
+        self.moves: list[tuple[Tensor, Tensor, Tensor]] = []  # (s, y, 1 / s.y), zero where a sample did not move
 
     @property
     def stalled(self) -> Tensor:
@@ -173,7 +180,7 @@ class _State:
         with torch.enable_grad():
             leaf = point.detach().requires_grad_()
             weights = self.problem.filter.weights(leaf, self.problem.grid)
-            losses = self.problem.losses(weights.float()).double()
+            losses = self.problem.value(weights.float().unsqueeze(0))[0].double()
             finite = torch.where(losses.isfinite(), losses, 0.0)
             slope = slope_of(finite, leaf, self.problem)
         return torch.where(losses.isfinite(), losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
@@ -205,26 +212,26 @@ class _State:
         sound = taken.unsqueeze(1) & (
             product > 1e-10 * move.norm(dim=1, keepdim=True) * change.norm(dim=1, keepdim=True)
         )
-        nought = torch.zeros_like(move)
+        zeros = torch.zeros_like(move)
         inverse = torch.where(sound, 1 / product.where(sound, torch.ones_like(product)), 0.0)
-        self.moves.append((move.where(sound, nought), change.where(sound, nought), inverse))
+        self.moves.append((move.where(sound, zeros), change.where(sound, zeros), inverse))
         del self.moves[: -self.memory]
 
 
 def _starts(problem: Problem) -> list[Tensor]:
-    """The even filter, and where the head has an affine part the exact filter of that part."""
+    """The uniform filter, and where the head has an affine part the exact filter of that part."""
     starts = [problem.filter.start(problem.batch, problem.grid)]
-    frontier = problem.head.frontier if isinstance(problem.filter, UnitL2) else None
-    if frontier is not None and isinstance(problem.loss, LeastSquares):
-        jacobian = frontier[0].jacobian.double().nan_to_num(0.0, 0.0, 0.0)
-        starts.append(nearest_on_sphere(jacobian, precision=torch.finfo(frontier[0].jacobian.dtype).eps))
+    if problem.filter.on_unit_sphere and problem.losses[0].target is not None:
+        part = problem.affine_part()
+        if part is not None:
+            jacobian = part.jacobian.double().nan_to_num(0.0, 0.0, 0.0)
+            starts.append(by_eigenvalues(jacobian, precision=torch.finfo(part.offset.dtype).eps))
     return starts
 
 
 def _rescues(problem: Problem) -> list[Tensor]:
-    """Filters for where the even one shuts every rectifier: the map's strongest position, then its energy."""
-    if not isinstance(problem.filter, (UnitL2, UnitL1)):
+    """Filters for where the uniform one shuts every rectifier: the map's strongest position, then its energy."""
+    if not problem.filter.parameters_are_weights:
         return []
-    replay = problem.head.replay
-    energy = replay.layer.layout.columns(replay.features).float().square().sum(dim=1).nan_to_num(0.0, 0.0, 0.0)
+    energy = problem.energy()
     return [torch.nn.functional.one_hot(energy.argmax(dim=1), energy.shape[1]), energy]

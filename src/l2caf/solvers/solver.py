@@ -1,4 +1,4 @@
-"""The one entry to every solver, and the one result."""
+"""The one entry to every solver, and what a search gives."""
 
 from __future__ import annotations
 
@@ -9,27 +9,49 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError
+from ..numerics import FLAT
 from ..problem import Problem
 from ..solution import Outcome, Solution
-
-FLAT = 0.02  # a filter that varies by less than this share of its largest weight shows nothing
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a solver's own search gives: (B, positions) weights and, a sample, loss, steps, evaluations, outcome."""
+    """What a search gives: (K, B, n) weights and, per map and sample, (K, B), loss, steps, evaluations, outcome.
+
+    `path`, (steps, K, B, n), and the `losses` along it, (steps, K, B), are there where they were asked for.
+    """
 
     weights: Tensor
     loss: Tensor
     steps: Tensor
     evaluations: Tensor
-    outcome: list[Outcome]
+    outcome: list[list[Outcome]]
     path: Tensor | None = None
     losses: Tensor | None = None
+    solver: str = ""  # which solver it was, and why that one, where one was chosen
+    reason: str = ""
+
+    @classmethod
+    def stacked(cls, parts: list[Found]) -> Found:
+        """Put searches for one map each side by side."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        return cls(
+            weights=torch.cat([part.weights for part in parts]),
+            loss=torch.cat([part.loss for part in parts]),
+            steps=torch.cat([part.steps for part in parts]),
+            evaluations=torch.cat([part.evaluations for part in parts]),
+            outcome=[row for part in parts for row in part.outcome],
+            path=_side_by_side([part.path for part in parts]),
+            losses=_side_by_side([part.losses for part in parts]),
+            solver=first.solver,
+            reason=first.reason,
+        )
 
 
 class Solver(abc.ABC):
-    """Finds, for every sample of a problem, a filter of small loss."""
+    """Finds, for every map and sample of a problem, a filter of small loss."""
 
     @property
     def name(self) -> str:
@@ -39,22 +61,26 @@ class Solver(abc.ABC):
     def search(self, problem: Problem) -> Found:
         """Search; samples that are not finite may come back as anything."""
 
-    def solve(self, problem: Problem, *, reason: str = "asked for") -> Solution:
-        """Search, judge what was found, and lay it out on the grid."""
+    def solve(self, problem: Problem, *, several: bool = False) -> Solution:
+        """Search, judge what was found, and lay it out on the grid; with `several`, maps have an axis of their own."""
         found = judged(self.search(problem), problem)
-        shape = (problem.batch, *problem.grid)
-        path = None if found.path is None else found.path.reshape(-1, *shape)
+
+        def laid_out(values: Tensor) -> Tensor:
+            return values.transpose(0, 1) if several else values[0]
+
+        weights = found.weights.float().unflatten(2, problem.grid)
+        path = None if found.path is None else found.path.unflatten(3, problem.grid)
         return Solution(
-            filter=found.weights.reshape(shape).float(),
-            loss=found.loss,
-            steps=found.steps,
-            evaluations=found.evaluations,
-            outcome=found.outcome,
-            solver=self.name,
-            reason=reason,
-            endpoint=problem.endpoint_name,
-            path=path,
-            losses=found.losses,
+            filter=laid_out(weights),
+            loss=laid_out(found.loss),
+            steps=laid_out(found.steps),
+            evaluations=laid_out(found.evaluations),
+            outcome=[list(row) for row in zip(*found.outcome, strict=True)] if several else found.outcome[0],
+            solver=found.solver or self.name,
+            reason=found.reason or "asked for",
+            endpoint=problem.endpoint,
+            path=path if path is None or several else path[:, 0],
+            losses=found.losses if found.losses is None or several else found.losses[:, 0],
         )
 
 
@@ -74,32 +100,32 @@ def slope_of(losses: Tensor, parameters: Tensor, problem: Problem) -> Tensor:
 
 def judged(found: Found, problem: Problem) -> Found:
     """Mark the samples whose network was not finite, and those whose filter shows nothing."""
-    even = problem.filter.weights(problem.filter.start(problem.batch, problem.grid), problem.grid)
-    moved = problem.moved.unsqueeze(1)
-    weights = torch.where(moved, found.weights, even.to(found.weights))  # a random start is no finding
-    sound = problem.finite & weights.isfinite().all(dim=1) & found.loss.isfinite()
-    spread = weights.amax(dim=1) - weights.amin(dim=1)
-    flat = spread <= FLAT * weights.abs().amax(dim=1)
-    weights[~sound] = 0
-    outcome = list(found.outcome)
-    for sample in range(problem.batch):
-        if not sound[sample]:
-            outcome[sample] = Outcome.NON_FINITE
-        elif flat[sample] or not moved[sample] or not problem.informative:
-            outcome[sample] = Outcome.UNINFORMATIVE
+    weights, moved = found.weights, problem.moved
+    if not bool(moved.all()):  # what a random start left there is no finding
+        even = problem.filter.weights(problem.filter.start(problem.batch, problem.grid), problem.grid)
+        weights = torch.where(moved.unsqueeze(1), weights, even.to(weights))
+    least, most = weights.aminmax(dim=2)
+    spread = most - least
+    sound = problem.finite & (spread + found.loss).isfinite()
+    empty = (spread <= FLAT * torch.maximum(most, -least)) | ~moved
+    if not problem.informative:
+        empty = torch.ones_like(empty)
+    if bool((sound & ~empty).all()):
+        return found
+    weights = weights.masked_fill(~sound.unsqueeze(2), 0.0)
+    outcome = [
+        [
+            Outcome.NON_FINITE if not is_sound else Outcome.UNINFORMATIVE if is_empty else own
+            for is_sound, is_empty, own in zip(*rows, strict=True)
+        ]
+        for rows in zip(sound.tolist(), empty.tolist(), found.outcome, strict=True)
+    ]
     return replace(found, weights=weights, outcome=outcome)
 
 
-def stacked(solutions: list[Solution]) -> Solution:
-    """Put the solutions of several maps of the same samples side by side."""
-    first = solutions[0]
-    return Solution(
-        filter=torch.stack([solution.filter for solution in solutions], dim=1),
-        loss=torch.stack([solution.loss for solution in solutions], dim=1),
-        steps=torch.stack([solution.steps for solution in solutions], dim=1),
-        evaluations=torch.stack([solution.evaluations for solution in solutions], dim=1),
-        outcome=[list(row) for row in zip(*(solution.outcome for solution in solutions), strict=True)],
-        solver=first.solver,
-        reason=first.reason,
-        endpoint=first.endpoint,
-    )
+def _side_by_side(parts: list[Tensor | None]) -> Tensor | None:
+    """Join what belongs to several maps along the axis of maps; paths of different length have no common axis."""
+    kept = [part for part in parts if part is not None]
+    if len(kept) < len(parts) or len({len(part) for part in kept}) > 1:
+        return None
+    return torch.cat(kept, dim=1)

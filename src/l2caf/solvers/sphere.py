@@ -1,59 +1,243 @@
-"""The unit filter that a linear map can least tell from the untouched one: a trust-region problem, solved whole."""
+"""Least squares on the unit sphere: the unit f that minimises ||J f - t||^2, globally.
+
+With G = J^T J and g = J^T t the minimum solves (G + lam I) f = g, ||f|| = 1, for the one lam >= -(least eigenvalue of
+G) at which the norm is 1 (a trust-region problem; lam may have either sign). For t = J 1, the untouched output, lam > 0
+and the optimum is unique, unless the part of 1 that J can see is itself shorter than 1. That is the hard case: the norm
+stays below 1 down to the least eigenvalue, and what is missing is filled up in the directions of that eigenvalue, as
+near to the filter 1 as can be.
+
+Two ways: `by_eigenvalues` takes everything apart and is never wrong; `by_products` needs a few products with J and J^T
+alone, in a subspace that they span, and certifies what it found by the residual.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+Floats = npt.NDArray[np.float64]
 
-def nearest_on_sphere(jacobian: Tensor, *, precision: float = 2.0**-52) -> Tensor:
-    """Return the unit f that minimises ||J (f - 1)||, for (B, m, n) Jacobians known to a relative precision.
+MOST_STEPS = 100  # of Newton's method; some five are enough where its steps have the right sign
+TINY = 1e-300  # so that nothing is divided by zero
+# With so few outputs or positions, taking everything apart costs less than a product.
+FEW = 32
+# On photographs, three products reach single precision; what is not there after twelve is taken apart.
+FIRST_LOOK, MOST_PRODUCTS = 3, 12
+# A filter is certain where its error is below so many units of rounding: 8e-6 in single precision.
+CERTAIN = 64
 
-    >>> (nearest_on_sphere(torch.tensor([[[3.0, 0.0], [0.0, 1e-9]]], dtype=torch.float64)).round(decimals=3) + 0)
+
+class Linear(Protocol):
+    """A linear map J, (B, n) to (B, m), and its transpose."""
+
+    def push(self, weights: Tensor) -> Tensor: ...
+
+    def pull(self, directions: Tensor) -> Tensor: ...
+
+
+class Nearest(NamedTuple):
+    """Unit filters (B, n), ||J f - t||^2 (B,), and which of them are certain (B,)."""
+
+    weights: Tensor
+    loss: Tensor
+    certain: Tensor
+
+
+def by_products(mapping: Linear, target: Tensor) -> Nearest:
+    """Minimise over the span of g, G g, G^2 g, ...: the best filter there is soon the best of all.
+
+    The products are computed in the map's own precision, all else in double. All samples take as many products as the
+    slowest needs. A sample that is not certain at the end (a hard case, an ill-conditioned one) is for
+    `by_eigenvalues`.
+    """
+    precision = CERTAIN * torch.finfo(target.dtype).eps
+    gradient = _array(mapping.pull(target))
+    scale = np.maximum(np.linalg.norm(gradient, axis=1, keepdims=True), TINY)
+    gradient = gradient / scale
+    samples, positions = gradient.shape
+    most = min(MOST_PRODUCTS, positions)
+    basis, pulled = np.zeros((2, samples, most, positions))
+    pushed: list[Tensor] = []
+    direction = gradient
+    for count in range(1, most + 1):
+        basis[:, count - 1] = direction
+        pushed.append(mapping.push(torch.from_numpy(direction).to(target)))
+        pulled[:, count - 1] = product = _array(mapping.pull(pushed[-1])) / scale
+        if count >= FIRST_LOOK or count == most:
+            found = _in_subspace(basis[:, :count], pulled[:, :count], gradient, precision)
+            if count == most or found.certain.all():
+                break
+        direction = _next_direction(basis[:, :count], product, precision)
+        if not direction.any():  # the subspace is all that J can see
+            found = _in_subspace(basis[:, :count], pulled[:, :count], gradient, precision)
+            break
+    outputs = torch.einsum("bk,kbm->bm", torch.from_numpy(found.coefficients).to(target), torch.stack(pushed))
+    loss = (outputs - target).double().square().sum(dim=1)
+    weights, certain = torch.from_numpy(found.weights), torch.from_numpy(found.certain)
+    return Nearest(weights.to(target.device), loss, certain.to(target.device))
+
+
+class _Found(NamedTuple):
+    weights: Floats
+    coefficients: Floats
+    certain: npt.NDArray[np.bool_]
+
+
+def _in_subspace(basis: Floats, pulled: Floats, gradient: Floats, precision: float) -> _Found:
+    """The best unit filter in the span of an orthonormal basis (B, k, n), with G's products with it.
+
+    What is left of g - G f - lam f points out of the subspace. G moves it little beside lam, so that to divide it by
+    lam and G's share along the last direction brings f on by about as much as another product would.
+    """
+    small = basis @ pulled.swapaxes(1, 2)
+    finite = np.isfinite(small.sum(axis=(1, 2)))
+    small = np.where(finite[:, None, None], (small + small.swapaxes(1, 2)) / 2, 0.0)
+    spectrum, vectors = np.linalg.eigh(small)
+    spectrum = np.maximum(spectrum, 0.0)  # G is positive; below zero there is rounding alone
+    numerators = _in_basis(vectors, (basis @ gradient[..., None])[..., 0])
+    chosen, multiplier = np.zeros_like(numerators), np.full((len(small), 1), np.inf)
+    for sample in np.flatnonzero(finite):
+        # Only lam > 0 is certain here: below that, directions that the subspace does not hold may matter.
+        root = secular_root(spectrum[sample], numerators[sample], least=0.0)
+        if root is not None:
+            multiplier[sample] = root.root
+            chosen[sample] = numerators[sample] / (spectrum[sample] + root.root)
+    coefficients = (vectors @ chosen[..., None])[..., 0]
+    weights = (coefficients[:, None] @ basis)[:, 0]
+    proper = np.isfinite(multiplier[:, 0])
+    lam = np.where(proper, multiplier[:, 0], 1.0)
+    residual = gradient - (coefficients[:, None] @ pulled)[:, 0] - lam[:, None] * weights
+    weights = weights + residual / (lam + small[:, -1, -1])[:, None]
+    error = np.sqrt((residual * residual).sum(axis=1)) / lam * np.minimum(spectrum[:, -1] / lam, 1.0)
+    weights = weights / np.sqrt(np.maximum((weights * weights).sum(axis=1, keepdims=True), TINY))
+    return _Found(weights, coefficients, proper & (error <= precision))
+
+
+def _next_direction(basis: Floats, product: Floats, precision: float) -> Floats:
+    """What the last product adds to the basis; nothing where it adds no more than rounding."""
+    fresh = product
+    for _ in range(2):  # once more: the first time rounding leaves a part of the basis in it
+        fresh = fresh - ((basis @ fresh[..., None]).swapaxes(1, 2) @ basis)[:, 0]
+    length = np.sqrt((fresh * fresh).sum(axis=1, keepdims=True))
+    rounding = precision * np.sqrt((product * product).sum(axis=1, keepdims=True))
+    return np.where(length > rounding, fresh / np.maximum(length, TINY), 0.0)
+
+
+def _array(values: Tensor) -> Floats:
+    array: Floats = values.detach().cpu().double().numpy()
+    return array
+
+
+class Root(NamedTuple):
+    """The multiplier, and how many steps it took."""
+
+    root: float
+    steps: int
+
+
+def secular_root(spectrum: Floats, numerators: Floats, *, least: float) -> Root | None:
+    """Return lam > -least with ||p / (s + lam)|| = 1, or None where the norm is below 1 all the way down.
+
+    Newton on the reciprocal of the norm, which is nearly straight in lam. Each |p| / (s + lam) alone is at most 1 at
+    the root, which bounds it from below; from there the steps never overshoot. Plain numbers: there are few.
+
+    >>> secular_root(np.array([0.0, 3.0]), np.array([2.0, 0.0]), least=0.0).root
+    2.0
+    """
+    pairs = [(s, abs(p)) for s, p in zip(spectrum.tolist(), numerators.tolist(), strict=True) if p]
+    root = max([p - s for s, p in pairs], default=-math.inf)
+    if root <= -least:  # near the end of the way down: is the norm still above 1 there?
+        start = -least + 1e-14 * max(spectrum[-1], least)
+        if sum((p / max(s + start, TINY)) ** 2 for s, p in pairs) <= 1:
+            return None
+        root = start
+    for steps in range(1, MOST_STEPS + 1):
+        squares = slope = 0.0
+        for s, p in pairs:
+            shifted = s + root
+            square = (p / shifted) ** 2
+            squares += square
+            slope += square / shifted
+        norm = math.sqrt(squares)
+        step = squares / slope * (norm - 1)
+        root += step
+        if abs(step) <= 4e-16 * (abs(root) + spectrum[-1]):
+            return Root(root, steps)
+    return Root(root, MOST_STEPS)
+
+
+def by_eigenvalues(jacobian: Tensor, target: Tensor | None = None, *, precision: float = 2.0**-52) -> Tensor:
+    """Return the unit f that minimises ||J f - t||, for (B, m, n) Jacobians known to a relative precision.
+
+    With no target it is the untouched output, t = J 1.
+
+    >>> (by_eigenvalues(torch.tensor([[[3.0, 0.0], [0.0, 1e-9]]], dtype=torch.float64)).round(decimals=3) + 0)
     tensor([[1., 0.]], dtype=torch.float64)
     """
-    rows, positions = jacobian.shape[1:]
-    ones = jacobian.new_ones(jacobian.shape[0], positions)
+    matrices = jacobian.detach().double().cpu().numpy()
+    ones = np.ones((len(matrices), matrices.shape[2]))
+    rows, positions = matrices.shape[1:]
     if rows < positions:
-        # The smaller Gram matrix has the same spectrum: f = J^T U (S + lam)^-1 U^T J 1 with J J^T = U S U^T.
-        spectrum, vectors = torch.linalg.eigh(jacobian @ jacobian.mT)
-        basis = jacobian.mT @ vectors / spectrum.clamp_min(1e-300).sqrt().unsqueeze(1)
+        # The smaller Gram matrix has the same spectrum: G = J^T J has the basis J^T U / sqrt(S) with J J^T = U S U^T.
+        spectrum, vectors = np.linalg.eigh(matrices @ matrices.swapaxes(1, 2))
+        basis = matrices.swapaxes(1, 2) @ vectors / np.sqrt(np.maximum(spectrum, 1e-300))[:, None, :]
     else:
-        spectrum, basis = torch.linalg.eigh(jacobian.mT @ jacobian)
-    largest = spectrum[:, -1:].clamp_min(1e-300)
+        spectrum, basis = np.linalg.eigh(matrices.swapaxes(1, 2) @ matrices)
+    largest = np.maximum(spectrum[:, -1:], 1e-300)
     # Below this, an eigenvalue is rounding: of the Jacobian, or of the Gram matrix made from it.
-    seen = spectrum > max((8 * precision) ** 2, positions * torch.finfo(spectrum.dtype).eps) * largest
-    coefficients = (basis.mT @ ones.unsqueeze(-1)).squeeze(-1)
-    coefficients = torch.where(seen, coefficients, 0.0)
-    spectrum = torch.where(seen, spectrum / largest, 1.0)
-    multiplier = _root(spectrum, coefficients)
-    weights = (basis @ (spectrum * coefficients / (spectrum + multiplier)).unsqueeze(-1)).squeeze(-1)
-    visible = (basis @ coefficients.unsqueeze(-1)).squeeze(-1)
-    return torch.where(coefficients.norm(dim=1, keepdim=True) < 1, _hard_case(visible, ones), weights)
+    seen = spectrum > max((8 * precision) ** 2, positions * np.finfo(np.float64).eps) * largest
+    of_ones = np.where(seen, _in_basis(basis, ones), 0.0)
+    if target is None:
+        numerators = np.where(seen, spectrum / largest * of_ones, 0.0)
+    else:
+        pulled = (matrices.swapaxes(1, 2) @ target.detach().double().cpu().numpy()[..., None])[..., 0]
+        numerators = np.where(seen, _in_basis(basis, pulled) / largest, 0.0)
+    spectrum = np.where(seen, spectrum / largest, 0.0)
+    hidden = ones - (basis @ of_ones[..., None])[..., 0]  # what of 1 J cannot see
+    complete = seen.all(axis=1) & (rows >= positions)
+    found = [
+        _one(spectrum[row], numerators[row], basis[row], None if complete[row] else hidden[row], seen[row])
+        for row in range(len(matrices))
+    ]
+    return torch.from_numpy(np.stack(found)).to(jacobian.device)
 
 
-def _root(spectrum: Tensor, coefficients: Tensor) -> Tensor:
-    """Return lam with ||s c / (s + lam)|| = 1 by Newton on the reciprocal of the norm, held inside a bracket."""
-    numerators = spectrum * coefficients
-    low = torch.zeros_like(spectrum[:, :1])
-    high = numerators.norm(dim=1, keepdim=True)
-    root = low
-    for _ in range(100):
-        terms = numerators / (spectrum + root)
-        norm = terms.norm(dim=1, keepdim=True).clamp_min(1e-300)
-        low = torch.where(norm > 1, root, low)
-        high = torch.where(norm > 1, high, root)
-        slope = (terms.square() / (spectrum + root)).sum(dim=1, keepdim=True).clamp_min(1e-300)
-        step = root + norm.square() / slope * (norm - 1)
-        step = torch.where((step > low) & (step < high), step, (low + high) / 2)
-        if bool(((step - root).abs() <= 1e-15 * step.abs()).all()):
-            break
-        root = step
-    return root
+def _one(spectrum: Floats, numerators: Floats, basis: Floats, hidden: Floats | None, seen: Any) -> Floats:
+    """One sample; `hidden` is the part of 1 in directions that J cannot see, None where it sees them all."""
+    spectrum, numerators, basis = spectrum[seen], numerators[seen], basis[:, seen]
+    if not spectrum.size:
+        return np.full(len(basis), len(basis) ** -0.5)
+    least = spectrum[0] if hidden is None else 0.0
+    # Nothing pulls along these directions of the least eigenvalue, so they are free to be filled up.
+    rest = (spectrum - least > 1e-12) | (np.abs(numerators) > 1e-12 * np.linalg.norm(numerators))
+    found = secular_root(spectrum[rest], numerators[rest], least=least) if rest.any() else None
+    if found is not None:
+        weights: Floats = basis[:, rest] @ (numerators[rest] / (spectrum[rest] + found.root))
+        return weights / np.linalg.norm(weights)
+    visible: Floats = basis[:, rest] @ (numerators[rest] / np.maximum(spectrum[rest] - least, TINY))
+    filling = _filling(basis, rest, hidden)
+    return visible + filling * math.sqrt(max(0.0, 1 - float(visible @ visible)))
 
 
-def _hard_case(visible: Tensor, ones: Tensor) -> Tensor:
-    """Return the unit filter nearest to 1 among those that look like 1 to J."""
-    hidden = ones - visible
-    room = (1 - visible.square().sum(dim=1, keepdim=True)).clamp_min(0).sqrt()
-    return visible + hidden * room / hidden.norm(dim=1, keepdim=True).clamp_min(1e-300)
+def _filling(basis: Floats, rest: Any, hidden: Floats | None) -> Floats:
+    """A unit direction of the least eigenvalue, as near to 1 as can be."""
+    if hidden is None:
+        own = basis[:, ~rest]
+        hidden = own @ own.sum(axis=0)
+        if np.linalg.norm(hidden) < 1e-9:
+            hidden = own[:, 0]
+    if np.linalg.norm(hidden) < 1e-9:  # J sees all of 1, yet not everything: any direction that it does not see
+        corner = np.argmin((basis * basis).sum(axis=1))
+        hidden = -basis @ basis[corner]
+        hidden[corner] += 1
+    return hidden / max(float(np.linalg.norm(hidden)), 1e-300)
+
+
+def _in_basis(basis: Floats, vectors: Floats) -> Floats:
+    coefficients: Floats = (basis.swapaxes(1, 2) @ vectors[..., None])[..., 0]
+    return coefficients

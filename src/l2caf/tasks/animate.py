@@ -164,10 +164,10 @@ def film(
         steps=shown,
         layer=heatmap.layer,
         about="class-oblivious" if of_class is None else model.class_name(of_class),
-        outcome=heatmap.solution.outcome[0],
-        taken=int(heatmap.solution.steps[0]),
+        outcome=heatmap.solved.outcomes(0)[0],
+        taken=int(heatmap.solved.steps[0]),
         agreement=_cosine(heatmap.weights[0], best.weights[0]),
-        found_by=best.solution.solver,
+        found_by=best.solved.solver,
     )
 
 
@@ -195,7 +195,7 @@ def _descended(
         progress("descending", number, None)  # how many rates are tried shows on the way
         descent = GradientDescent(steps=steps, learning_rate=rate, seed=seed, keep_path=True)
         heatmap = AttentionFilter(objective, solver=descent).on(head)
-        if arrived is not None and heatmap.solution.outcome[0] == Outcome.STEP_LIMIT:
+        if arrived is not None and heatmap.solved.outcomes(0)[0] == Outcome.STEP_LIMIT:
             break
         arrived = heatmap
         if len(_even_motion(_path(heatmap)[0], frames)) >= 0.8 * frames:
@@ -206,7 +206,7 @@ def _descended(
 
 def _path(heatmap: Heatmap) -> tuple[Tensor, npt.NDArray[np.float64]]:
     """The filters (steps, *grid) and losses of the one sample."""
-    path, losses = heatmap.solution.path, heatmap.solution.losses
+    path, losses = heatmap.solved.path, heatmap.solved.losses
     if path is None or losses is None or not bool(losses.isfinite().all()):
         raise MethodError("The network gave NaN or infinity on the way, so there is no motion to show.")
     return path[:, 0].float(), losses[:, 0].double().cpu().numpy()

@@ -171,7 +171,7 @@ def _asked(title: str, method: Method, head: Head) -> Answer:
     solution = heatmap.solution
     if solution is None:
         return Answer(title, shown, signed)
-    return Answer(title, shown, signed, outcome=solution.outcome[0], solver=solution.solver)
+    return Answer(title, shown, signed, outcome=solution.outcomes(0)[0], solver=solution.solver)
 
 
 def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:

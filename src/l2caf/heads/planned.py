@@ -1,0 +1,119 @@
+"""`PlannedHead`: a head that is known from an earlier run, so that features and output are all that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..recording.borrow import Call
+from ..recording.layers import Layer
+from ..recording.replay import OUTPUT
+from .affine import AffineMap, PooledMap
+from .endpoint import Endpoint
+from .head import Head, Way
+from .pooled import PooledLinear
+from .recorded import RecordedHead
+
+
+class PlannedHead(Head):
+    """A mean over the positions and a linear map, verified on this batch: W mean(A) + b is the output just given.
+
+    Asked for what only a recording can tell (a replay, a named endpoint), it records in full.
+    """
+
+    is_known = True
+
+    def __init__(
+        self,
+        layer: Layer,
+        features: Tensor,
+        output: Tensor,
+        *,
+        size: tuple[int, ...],
+        pooled: PooledLinear,
+        record: Callable[[], RecordedHead],
+    ) -> None:
+        self.layer = layer
+        self.features = features
+        self.output = output
+        self.size = size
+        self.pooled = pooled
+        self._record = record
+        self._recorded: RecordedHead | None = None
+
+    @cached_property
+    def mapping(self) -> PooledMap:
+        """The output as an affine map of the filter."""
+        return PooledMap(self.pooled, self.columns)
+
+    def is_confirmed(self) -> bool:
+        """Whether the head as it is known gives the output that the network gave."""
+        # Written out, since this runs on every call: the largest difference against the largest number.
+        predicted = self.pooled.of_mean(self.columns.mean(dim=2))
+        wrong = (predicted - self.output.reshape(predicted.shape)).abs()
+        allowed = 1e-5 * self.output.abs().nan_to_num(0.0, 0.0, 0.0).amax().clamp_min(1e-30)
+        return not bool((wrong > allowed).any())  # NaN is neither larger nor smaller: such samples are left aside later
+
+    @property
+    def evaluations(self) -> int:
+        return 0 if self._recorded is None else self._recorded.evaluations
+
+    @property
+    def is_affine(self) -> bool:
+        return True
+
+    def in_full(self) -> RecordedHead:
+        if self._recorded is None:
+            self._recorded = self._record()
+        return self._recorded
+
+    def endpoint(self, at: str | None, *, needs_scale: bool) -> Endpoint:
+        return Endpoint() if at is None else self.in_full().endpoint(at, needs_scale=needs_scale)
+
+    def name_of(self, at: Call) -> str:
+        return "output" if at == OUTPUT else self.in_full().name_of(at)
+
+    def value(self, at: Call = OUTPUT) -> Tensor:
+        return self.output if at == OUTPUT else self.in_full().value(at)
+
+    def moved(self, at: Call = OUTPUT) -> Tensor:
+        if at != OUTPUT:
+            return self.in_full().moved(at)
+        bias = self.pooled.bias
+        moved = (self.output.reshape(self.batch, -1) != bias).any(dim=1)
+        if bool(moved.all()):
+            return moved
+        random = torch.rand(self.batch, self.positions, generator=torch.Generator().manual_seed(0))
+        pushed = self.mapping.push(random.to(self.columns))
+        return moved | (pushed != 0).any(dim=1)
+
+    def filtered(self, weights: Tensor, at: Call = OUTPUT, *, way: Way = Way.CHEAPEST) -> Tensor:
+        if at != OUTPUT or way is not Way.CHEAPEST:
+            return self.in_full().filtered(weights, at, way=way)
+        return self.mapping(weights.to(self.columns.dtype)).reshape(self.output.shape)
+
+    def recomputed(self, weights: Tensor, at: Call = OUTPUT) -> Tensor:
+        return self.in_full().recomputed(weights, at) if at != OUTPUT else self.mapping(weights.to(self.columns.dtype))
+
+    def why_not_affine(self, at: Call = OUTPUT) -> str | None:
+        return None if at == OUTPUT else self.in_full().why_not_affine(at)
+
+    def fits(self, at: Call = OUTPUT) -> bool:
+        return at == OUTPUT or self.in_full().fits(at)
+
+    def affine(self, at: Call = OUTPUT) -> AffineMap | None:
+        return self.mapping if at == OUTPUT else self.in_full().affine(at)
+
+    def affine_part(self) -> AffineMap | None:
+        return self.mapping
+
+    def gradients(self, directions: Tensor) -> Tensor:
+        return self.mapping.pull(directions)
+
+    def rerun(self, features: Tensor) -> Tensor:
+        means = self.layout.columns(features).mean(dim=2)
+        output: Tensor = self.pooled.of_mean(means).reshape(self.output.shape)
+        return output
