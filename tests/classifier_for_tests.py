@@ -137,7 +137,7 @@ if __name__ == "__main__":
     from l2caf.training.trainer import follow
 
     pictures, out, how, at = sys.argv[1:]
-    torch.set_num_threads(2)  # as in the tests: sums of other parts round otherwise
+    torch.set_num_threads(1)  # as in the tests: sums of other parts round otherwise
     stop = {"kill": kill, "cancel": cancel}.get(how, lambda: None)
     recipe = replace(ClassifierRecipe(), seed=int(how == "on"))
     try:

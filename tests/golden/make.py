@@ -56,7 +56,7 @@ def stored() -> dict[str, maps.Found]:
 
 def make() -> None:
     """Write the three files."""
-    torch.set_num_threads(2)  # as in the tests
+    torch.set_num_threads(1)  # as in the tests
     found = dict(answers())
     _write(FACTS, {name: one.facts for name, one in found.items()})
     np.savez_compressed(WEIGHTS, **{name: one.weights for name, one in found.items() if one.weights is not None})
