@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "explain": "explanation",
     "load": "networks.catalogue",
+    "record": "recorder",
     "Heatmap": "heatmap",
     "ClassOblivious": "objectives.output",
     "ClassSpecific": "objectives.classes",
@@ -68,6 +69,7 @@ __all__ = [
     "UnitL2",
     "explain",
     "load",
+    "record",
     "usable_layers",
 ]
 
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from .objectives.classes import ClassSpecific as ClassSpecific
     from .objectives.output import ClassOblivious as ClassOblivious
     from .objectives.output import Similarity as Similarity
+    from .recorder import record as record
     from .recording.layers import usable_layers as usable_layers
     from .solvers.auto import Auto as Auto
     from .solvers.exact import Exact as Exact

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import overload
 
 from torch import Tensor, nn
 
@@ -15,6 +16,7 @@ from .solvers.auto import Auto
 from .solvers.solver import Solver
 
 
+@overload
 def explain(
     network: nn.Module,
     inputs: Inputs,
@@ -25,7 +27,34 @@ def explain(
     filter: Filter | None = None,
     solver: Solver | None = None,
     select: Select = None,
-) -> Heatmap:
+) -> Heatmap: ...
+
+
+@overload
+def explain(
+    network: nn.Module,
+    inputs: Inputs,
+    *,
+    objective: Objective | Callable[[Tensor], Tensor] | None = None,
+    layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
+    call: int | Sequence[int] | None = None,
+    filter: Filter | None = None,
+    solver: Solver | None = None,
+    select: Select = None,
+) -> Heatmap | tuple[Heatmap, ...]: ...
+
+
+def explain(
+    network: nn.Module,
+    inputs: Inputs,
+    *,
+    objective: Objective | Callable[[Tensor], Tensor] | None = None,
+    layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
+    call: int | Sequence[int] | None = None,
+    filter: Filter | None = None,
+    solver: Solver | None = None,
+    select: Select = None,
+) -> Heatmap | tuple[Heatmap, ...]:
     """Show where a network looked.
 
     `network` is any `torch.nn.Module`, `inputs` a batch for it: a tensor, a tuple of arguments or a dict of named
@@ -33,8 +62,9 @@ def explain(
     the network's output as it is.
 
     - `objective`: `ClassOblivious()` (the default), `ClassSpecific(c)`, `Similarity(to)`, or a function of the output
-      that gives one number a sample, to be made small.
-    - `layer`: a module or its dotted name; `call` says which of its calls, if there are several (the last).
+      that gives one number per sample, to be made small.
+    - `layer`: a module or its dotted name; `call` says which of its calls, if there are several (the last). A list of
+      layers, or of calls, gives a heatmap each, from one run of the network.
     - `filter`: `UnitL2()` (the default), `UnitL1()`, `Softmax()`, `Gaussian()`.
     - `solver`: `Auto()` (the default) takes the exact solution where there is one.
     - `select`: which part of what the network returns is explained, where that is not a tensor: a key, an index, or a

@@ -71,6 +71,24 @@ class Heatmap:
     def __len__(self) -> int:
         return self.weights.shape[0]
 
+    def on_photograph(self, index: int, *, which: int | None = None, signed: bool = False) -> Tensor:
+        """One sample's map at the size of its photograph, 0 where the network did not look: (height, width).
+
+        It needs `crops`, which tell where the input lies on the photograph.
+        """
+        if self.crops is None:
+            raise InputError("Where the input lies on the photograph is not known: make the heatmap with crops.")
+        one, crop = self._one(index, which, signed=signed), self.crops[index]
+        rows, columns = crop.rows, crop.columns
+        seen = one[rows.offset : rows.offset + rows.size, columns.offset : columns.offset + columns.size]
+        top, bottom = round(rows.start), round(rows.stop)
+        left, right = round(columns.start), round(columns.stop)
+        whole = one.new_zeros(crop.image_size)
+        whole[top:bottom, left:right] = torch.nn.functional.interpolate(
+            seen[None, None], (bottom - top, right - left), mode="bilinear", align_corners=False
+        )[0, 0]
+        return whole
+
     def overlay(
         self, image: Image, index: int = 0, *, which: int | None = None, signed: bool = False, **style: Any
     ) -> Image:
@@ -116,7 +134,10 @@ class Heatmap:
         return resized.contiguous()
 
     def _scaled(self, maps: Tensor) -> Tensor:
-        """Divide every map by its own largest magnitude, in place: a batch of maps is larger than many a head."""
-        axes = tuple(range(-len(self.size), 0))
+        """Divide every map by its own largest magnitude, in place: a batch of maps is larger than many a head.
+
+        The frames of a clip share one filter, so they share its largest weight.
+        """
+        axes = tuple(range(-len(self.size) - ("frame" in self.axes), 0))
         largest = torch.maximum(maps.amax(dim=axes, keepdim=True), -maps.amin(dim=axes, keepdim=True))
         return maps.div_(largest.clamp_min_(torch.finfo(maps.dtype).tiny))

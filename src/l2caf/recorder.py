@@ -19,11 +19,15 @@ from torch import Tensor, nn
 
 from .heads.head import Head
 from .heads.plan import Plan, Taken, make_plan
+from .heads.planned import PlannedHead
 from .heads.recorded import RecordedHead
-from .recording.borrow import borrowed, forwards_replaced, unwrap, watching
+from .recording.borrow import Call, borrowed, forwards_replaced, unwrap, watching
 from .recording.inputs import Arguments, Inputs, Select
 from .recording.knowledge import Knowledge, knowledge_of
+from .recording.layers import find_layer, module_named
 from .recording.replay import Replay
+from .recording.storage import Keeping
+from .recording.tape import Tape
 
 Wanted = tuple[str | nn.Module | None, int | None]  # a layer and one of its calls
 
@@ -120,11 +124,21 @@ class _Run:
 
     def recorded(self, wanted: list[Wanted]) -> tuple[Head, ...]:
         """The heads, recorded in full, with a plan for the next time where there can be one."""
-        heads: list[Head] = []
-        for one in wanted:
-            head = RecordedHead(self._replay(one))
-            heads.append(self._with_plan(head, one))
-        return tuple(heads)
+        tapes = self._tapes(wanted) if len(wanted) > 1 else [None]
+        heads = [RecordedHead(self._replay(one, tape)) for one, tape in zip(wanted, tapes, strict=True)]
+        return tuple(self._with_plan(head, one) for head, one in zip(heads, wanted, strict=True))
+
+    def _tapes(self, wanted: list[Wanted]) -> list[Tape | None]:
+        """A tape each from one run; None where a lean one was found wanting before."""
+        cuts, lean = [], []
+        for layer, call in wanted:
+            found = find_layer(self.network, self.arguments, layer, call=call, select=self.select)
+            cuts.append(Call(module_named(self.network, found.name), found.call))
+            lean.append(self.known.get("keeping", found.name) in (None, Keeping.LEAN) and not found.inputs_written)
+        if not any(lean):
+            return [None] * len(wanted)
+        tapes = iter(Tape.of_one_run(self.network, self.arguments, [c for c, ok in zip(cuts, lean, strict=True) if ok]))
+        return [next(tapes) if ok else None for ok in lean]
 
     def _with_plan(self, head: RecordedHead, wanted: Wanted) -> Head:
         if self.signature is None:
@@ -135,14 +149,12 @@ class _Run:
         pooled = None if plan is None else plan.pooled(self.network)
         if pooled is None:
             return head
-        from .heads.planned import PlannedHead
-
         # Solved the same way the first time as ever after, so that the same input gives the same map.
         return PlannedHead(head.layer, head.features, head.output, size=head.size, pooled=pooled, record=lambda: head)
 
-    def _replay(self, wanted: Wanted) -> Replay:
+    def _replay(self, wanted: Wanted, tape: Tape | None = None) -> Replay:
         layer, call = wanted
-        return Replay(self.network, self.arguments, layer=layer, call=call, select=self.select)
+        return Replay(self.network, self.arguments, layer=layer, call=call, select=self.select, tape=tape)
 
     def _key(self, wanted: Wanted) -> Hashable:
         layer, call = wanted

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from ..numerics import rows
+from ..preprocessing import Crop
 from ..recording.borrow import Call
 from ..recording.layers import Layer
 from ..recording.layout import Layout
@@ -40,6 +41,7 @@ class Head(abc.ABC):
     features: Tensor
     output: Tensor
     size: tuple[int, ...]
+    crops: tuple[Crop, ...] | None = None  # where the inputs lie on their photographs, where that is known
 
     @property
     def layout(self) -> Layout:

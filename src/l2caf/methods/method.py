@@ -87,6 +87,7 @@ class Method(abc.ABC):
             axes=("sample", *(["map"] if maps.several else []), *layer.layout.axes),
             call=layer.call if layer.calls > 1 else None,
             input=layer.input,
+            crops=head.crops,
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,
             solution=maps.solution,

@@ -103,19 +103,21 @@ class Model:
 
     def run(
         self,
-        inputs: Tensor | Input | Sequence[Input | Tensor],
+        inputs: Tensor | Input | Sequence[Input | Tensor] | Sequence[Prepared],
         *,
         layer: str | None = None,
         select: Select = None,
     ) -> Recording:
         """Run the network once on a batch; any number of methods can then be put to it.
 
+        inputs  arrays or tensors, or photographs as `prepare` gives them: then a heatmap knows where it lies on them
         layer   where the filter sits; None for the last layer with a map
         select  which part of the network's answer is explained
         """
-        batch = self.batch(inputs)
+        crops = tuple(one.crop for one in inputs if isinstance(one, Prepared) and one.crop is not None)
+        batch = self.batch([one.input if isinstance(one, Prepared) else one for one in inputs])
         try:
-            return record(self.network, batch, layer=layer, select=select)
+            recording = record(self.network, batch, layer=layer, select=select)
         except LayerError as error:
             error.field = error.field or (None if layer is None else "layer")
             raise
@@ -124,6 +126,9 @@ class Model:
         except Exception as error:  # any network may fail in any way
             shape = " × ".join(map(str, batch.shape))
             raise NetworkError(f"{self.name} failed on an input of {shape} ({first_line(error)}).") from error
+        for head in recording.heads:
+            head.crops = crops if len(crops) == len(batch) else None
+        return recording
 
     def predictions(self, output: Tensor) -> list[Prediction | None]:
         """The best class of every sample; None where the output is no row of finite scores."""

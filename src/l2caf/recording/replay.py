@@ -34,12 +34,14 @@ class Replay:
         layer: str | nn.Module | None = None,
         call: int | None = None,
         select: Select = None,
+        tape: Tape | None = None,
     ) -> None:
         self.network = unwrap(network)
         self.arguments = inputs if isinstance(inputs, Arguments) else Arguments.of(inputs)
         self.select = select
         self.evaluations = 0  # how often what follows the layer was computed
         self.observed: dict[Call, Tensor] = {}  # what the modules after the layer gave, where it is small
+        self._given = tape  # of a run that was recorded already, at this layer
         try:
             self._start(find_layer(self.network, self.arguments, layer, call=call, select=select))
         except _OutdatedError:
@@ -135,7 +137,11 @@ class Replay:
 
     def _record(self, keeping: Keeping) -> bool:
         """Record a tape, and tell whether a re-run with nothing filtered gives the same output."""
-        self.tape = tape = Tape(self.network, self.arguments, self.cut, keeping=keeping)
+        if self._given is not None and self._given.keeping is keeping and self._given.cut == self.cut:
+            tape, self._given = self._given, None
+        else:
+            (tape,) = Tape.of_one_run(self.network, self.arguments, [self.cut], keeping=keeping)
+        self.tape = tape
         shape = (self.batch * (self.layer.layout.frames or 1), *self.layer.shape)
         if not isinstance(tape.value, Tensor) or tape.cut_calls != self.layer.calls or tape.value.shape != shape:
             raise _OutdatedError(

@@ -38,12 +38,16 @@ class Noted:
         self.value = None
         self.held = False
 
-    def settle(self) -> None:
-        """Make the call ready to be answered: with what is still held, or a stand-in."""
-        if self.is_read():
-            self.version = self.value._version
-        elif self.shape_of is not None:
-            self.value = stand_in(*self.shape_of)
+    def settled(self, *, lean: bool) -> Noted:
+        """The call ready to be answered: with what is still held, or a stand-in; the run may go on with its own."""
+        if lean and not self.is_read() and self.shape_of is not None:
+            answer = Noted(self.module, stand_in(*self.shape_of))
+            answer.held = False
+            return answer
+        answer = Noted(self.module, self.value)
+        if answer.held:
+            answer.version = self.value._version
+        return answer
 
 
 class Frames:

@@ -9,7 +9,7 @@ architecture: skip connections, functional glue and modules that are called many
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -60,13 +60,19 @@ class Tape:
         self.cut_calls = 0
         self._noted: list[Noted] = []
         self._later: dict[nn.Module, None] = {}  # the modules with a call that ends after the cut, in order
-        self._cut_seen = False
-        if before is None or keeping is Keeping.NOTHING:
-            with borrowed(network) as loan:
-                self._record({module: module.forward for module in loan.modules if module is not network})
-        else:
+        if before is not None and keeping is not Keeping.NOTHING:
             later = {module: module.forward for module in before._later}
-            self._record({**later, **before._scripted(value_before)})
+            _record([self], {**later, **before._scripted(value_before)})
+
+    @classmethod
+    def of_one_run(
+        cls, network: nn.Module, arguments: Arguments, cuts: Sequence[Call], *, keeping: Keeping = Keeping.LEAN
+    ) -> list[Tape]:
+        """Run the network once and cut it at each of several calls: a tape each, in the order of the cuts."""
+        tapes = [cls(network, arguments, cut, keeping=keeping) for cut in cuts]
+        with borrowed(network) as loan:
+            _record(tapes, {module: module.forward for module in loan.modules if module is not network})
+        return tapes
 
     def run(self, value: Any, *, until: Call | None = None, observe: Observer | None = None) -> Any:
         """Run what follows the cut with `value` there; return what the network (or the call `until`) returns."""
@@ -115,68 +121,26 @@ class Tape:
         answered = sum(noted.module is call.module for noted in self._noted) + (call.module is self.cut.module)
         return call.index >= answered
 
-    def _cut_is_past(self) -> bool:
-        return self._cut_seen
-
     def written_into(self) -> bool:
         """Tell whether the rest of the network changed, in place, a value that a re-run would need unchanged."""
         return self.keeping is Keeping.LEAN and any(
             noted.held and noted.value._version != noted.version for noted in self._noted
         )
 
-    def _record(self, forwards: dict[nn.Module, Forward]) -> None:
-        frames = Frames()
-        counts: dict[nn.Module, int] = defaultdict(int)
-        recording = {module: self._recording(module, forward, frames, counts) for module, forward in forwards.items()}
-        with borrowed(self.network), torch.no_grad(), forwards_replaced(recording):
-            self.returned = self.arguments.call(self.network)
-        self.cut_calls = counts[self.cut.module]
-
-    def _recording(self, module: nn.Module, forward: Forward, frames: Frames, counts: dict[nn.Module, int]) -> Forward:
-        lean = self.keeping is Keeping.LEAN
-
-        def recorded(*args: Any, **kwargs: Any) -> Any:
-            index = counts[module]
-            counts[module] = index + 1
-            if self._cut_is_past():
-                self._later[module] = None
-                return forward(*args, **kwargs)
-            if lean:
-                frames.let_go()
-            here = module is self.cut.module and index == self.cut.index
-            frames.enter()
-            try:
-                known = here and self.value is not None and self.keeping is not Keeping.NOTHING
-                output = self.value.clone() if known else forward(*args, **kwargs)
-            finally:
-                inside = frames.leave()
-            if self._cut_is_past():
-                self._later[module] = None
-                return output  # the cut lies inside this call, so a re-run enters it again
-            for noted in inside:
-                noted.drop()  # this call returns whole, so what it called will not be called again
-            if here:
-                self._cut_here(output, frames.open)
-                return output
-            if self.keeping is not Keeping.NOTHING:
-                frames.note(Noted(module, output if lean else copied(output)))
-            return output
-
-        return recorded
-
-    def _cut_here(self, output: Any, frames: list[list[Noted]]) -> None:
-        self._cut_seen = True
+    def cut_here(self, output: Any, frames: list[list[Noted]]) -> None:
+        """Take what the cut returned, and the calls that finished before it."""
         if isinstance(output, Tensor) and output.is_inference():
             raise NetworkError(
                 "The network switches to inference mode in its own forward pass, where no filter can be followed: "
                 "take torch.inference_mode out of it, or put torch.no_grad in its place."
             )
         self.value = copied(output)  # what follows may write into it
-        for frame in frames:
-            for noted in frame:
-                if self.keeping is Keeping.LEAN:
-                    noted.settle()
-                self._noted.append(noted)
+        lean = self.keeping is Keeping.LEAN
+        self._noted = [noted.settled(lean=lean) for frame in frames for noted in frame]
+
+    def follows(self, module: nn.Module) -> None:
+        """Note a module with a call that ends after the cut."""
+        self._later[module] = None
 
     def _scripted(self, value: Any) -> dict[nn.Module, Forward]:
         """Return forwards that answer the noted calls from the tape, then the cut, then compute as ever."""
@@ -197,6 +161,63 @@ class Tape:
             return forward(*args, **kwargs)
 
         return answered
+
+
+class _Recorder:
+    """One run of a network, watched for several tapes at once."""
+
+    def __init__(self, tapes: Sequence[Tape]) -> None:
+        self.cut: list[Tape] = []
+        self.waiting = list(tapes)
+        self.keeping = tapes[0].keeping
+        self.frames = Frames()
+        self.counts: dict[nn.Module, int] = defaultdict(int)
+
+    def recording(self, module: nn.Module, forward: Forward) -> Forward:
+        """Return a forward that computes as ever and notes the call."""
+        lean = self.keeping is Keeping.LEAN
+
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            index = self.counts[module]
+            self.counts[module] = index + 1
+            if not self.waiting:
+                for tape in self.cut:
+                    tape.follows(module)
+                return forward(*args, **kwargs)
+            if lean:
+                self.frames.let_go()
+            here = [tape for tape in self.waiting if module is tape.cut.module and index == tape.cut.index]
+            known = here[0].value if here and self.keeping is not Keeping.NOTHING else None
+            self.frames.enter()
+            try:
+                output = forward(*args, **kwargs) if known is None else known.clone()
+            finally:
+                inside = self.frames.leave()
+            for tape in self.cut:
+                tape.follows(module)  # where the cut lies inside this call, a re-run enters it again
+            if not self.waiting:
+                return output
+            for noted in inside:
+                noted.drop()  # this call returns whole, so what it called will not be called again
+            for tape in here:
+                tape.cut_here(output, self.frames.open)
+                self.waiting.remove(tape)
+                self.cut.append(tape)
+            if self.waiting and self.keeping is not Keeping.NOTHING:
+                self.frames.note(Noted(module, output if lean else copied(output)))
+            return output
+
+        return recorded
+
+
+def _record(tapes: Sequence[Tape], forwards: Mapping[nn.Module, Forward]) -> None:
+    """Run the network of these tapes once, with these forwards, and let each tape take what it needs."""
+    recorder, first = _Recorder(tapes), tapes[0]
+    recording = {module: recorder.recording(module, forward) for module, forward in forwards.items()}
+    with borrowed(first.network), torch.no_grad(), forwards_replaced(recording):
+        returned = first.arguments.call(first.network)
+    for tape in tapes:
+        tape.returned, tape.cut_calls = returned, recorder.counts[tape.cut.module]
 
 
 @dataclass(frozen=True)
