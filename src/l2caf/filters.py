@@ -30,7 +30,7 @@ class Filter(abc.ABC):
 
     @abc.abstractmethod
     def start(self, batch: int, grid: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
-        """Return parameters to start from: random with a generator, the most even filter without one."""
+        """Return parameters to start from: random with a generator, the most uniform filter without one."""
 
     def retract(self, parameters: Tensor) -> Tensor:
         """Return the representative of the same weights that is best to go on from."""

@@ -17,7 +17,7 @@ FLAT = 0.02
 
 
 def rows(values: Tensor) -> Tensor:
-    """Return (B, ...) values as (B, m), also where there is one number a sample.
+    """Return (B, ...) values as (B, m), also where there is one number per sample.
 
     >>> rows(torch.zeros(4)).shape, rows(torch.zeros(4, 2, 3)).shape
     (torch.Size([4, 1]), torch.Size([4, 6]))

@@ -25,7 +25,7 @@ from l2caf.tasks.time import plot, short
 from networks_for_tests import curved, pixels, pooled, seeded
 
 
-def test_contestants_take_turns_and_the_warm_up_does_not_count() -> None:
+def test_candidates_take_turns_and_the_warm_up_does_not_count() -> None:
     order: list[str] = []
     rounds: list[object] = []
     times = side_by_side(

@@ -197,7 +197,7 @@ class TestEmbed:
 
     def test_a_network_without_a_vector_a_picture_is_refused(self) -> None:
         model = Model("maps", torch.nn.Conv2d(3, 4, 3), Preprocessing())
-        with pytest.raises(OutputError, match="one vector a picture"):
+        with pytest.raises(OutputError, match="one vector per picture"):
             vectors_of(model.as_embedding(), torch.rand(1, 3, 9, 9))
 
 

@@ -173,7 +173,7 @@ def test_bad_data(four: Dataset, tmp_path: Path) -> None:
 def test_bad_recipes() -> None:
     with pytest.raises(InputError, match="iterations is 0"):
         RetrievalRecipe(iterations=0)
-    with pytest.raises(InputError, match="one pair a class"):
+    with pytest.raises(InputError, match="one pair per class"):
         RetrievalRecipe(loss="npair", each=4)
     with pytest.raises(InputError, match="keep is 1"):
         RetrievalRecipe(keep=1.0)

@@ -23,7 +23,9 @@ def command(
     steps: Annotated[
         int, typer.Option(min=2, help="The most steps that descent may take.", rich_help_panel=options.ASK)
     ] = 1000,
-    frames: Annotated[int, typer.Option(min=2, max=400, help="The most pictures.", rich_help_panel=options.DRAW)] = 40,
+    frames: Annotated[
+        int, typer.Option(min=2, max=400, help="The most frames of the GIF.", rich_help_panel=options.DRAW)
+    ] = 40,
     colormap: options.Colormap = None,
     contours: options.Contours = False,
     out: options.OutFile = options.DEFAULT_OUT,
@@ -31,7 +33,7 @@ def command(
 ) -> int:
     """Show a filter on its way from a random start, as a GIF with the loss beside it.
 
-    The steps are shown so that the motion is even: slow where the filter moves fast.
+    The motion is steady: slow motion where the filter moves fast.
 
     [bold]Examples[/bold]
 

@@ -10,7 +10,7 @@ DEFAULT_OUT = Path("l2caf-demo")
 
 
 def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> int:
-    """Show what it can do, on photographs and with a network that are installed already.
+    """Show what l2caf can do, on photographs and a network that come with it.
 
     [bold]Examples[/bold]
 

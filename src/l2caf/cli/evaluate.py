@@ -19,8 +19,10 @@ MEASURE = "What is measured"
 
 
 def command(
-    dataset: Annotated[str, typer.Argument(help=f"{LAYOUTS.words()}.", show_default=False)],
-    root: Annotated[Path, typer.Argument(metavar="DIR", help="Where it lies.", show_default=False)],
+    dataset: Annotated[str, typer.Argument(help=f"Layout of the data set: {LAYOUTS.words()}.", show_default=False)],
+    root: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Its folder; for manifest, the file.", show_default=False)
+    ],
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
@@ -35,7 +37,7 @@ def command(
     part: Annotated[
         str | None,
         typer.Option(
-            help="Of retrieval: unseen (the second half of the classes), seen (the first), held-out (pictures of the"
+            help="For retrieval: unseen (the second half of the classes), seen (the first), held-out (pictures of the"
             " first that training left aside), all. [dim]Default: unseen for"
             f" {', '.join(entry.key for entry in LAYOUTS.values() if entry.halves)}, else all.[/dim]",
             rich_help_panel=MEASURE,
@@ -47,7 +49,7 @@ def command(
             "--method",
             "-m",
             help=f"{METHODS.words()}; repeat it for several. [dim]Default: "
-            f"{', '.join(METHODS.default_in('evaluate'))}; of retrieval those that need no class.[/dim]",
+            f"{', '.join(METHODS.default_in('evaluate'))}; for retrieval, those that need no class.[/dim]",
             rich_help_panel=MEASURE,
         ),
     ] = None,
@@ -59,16 +61,17 @@ def command(
         ),
     ] = "crop",
     limit: Annotated[
-        int | None, typer.Option(help="At most N images, spread over all.", rich_help_panel=MEASURE)
+        int | None, typer.Option(help="At most this many images, spread over the data set.", rich_help_panel=MEASURE)
     ] = None,
-    batch: Annotated[int, typer.Option(help="Images at once.", rich_help_panel=MEASURE)] = 16,
+    batch: Annotated[int, typer.Option(help="Images at a time.", rich_help_panel=MEASURE)] = 16,
     out: options.Out = Path("l2caf-evaluation"),
     as_json: options.Json = False,
 ) -> int:
     """Measure how well the maps of several methods find the objects of a labelled data set.
 
-    The network runs once an image for all methods. Rows are written as they are measured: a run that is stopped goes on
-    where it was when the same command is given again. OUT gets rows.jsonl, results.json and report.html.
+    The network runs once per image for all methods. Rows are written as
+    they are measured: a run that was stopped continues when the same command
+    is given again. The folder gets rows.jsonl, results.json and report.html.
 
     [bold]Examples[/bold]
 

@@ -17,7 +17,9 @@ SHOWN = 100  # rows of the closing table; a folder of thousands would bury the s
 
 
 def command(
-    images: Annotated[list[Path], typer.Argument(metavar="IMG", help="Files and folders.", show_default=False)],
+    images: Annotated[
+        list[Path], typer.Argument(metavar="IMG", help="Photographs, and folders of them.", show_default=False)
+    ],
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
@@ -35,7 +37,9 @@ def command(
     published: Annotated[
         bool,
         typer.Option(
-            "--published", help="The class objective to the letter, not centred.", rich_help_panel=options.ASK
+            "--published",
+            help="The paper's objective for a class as printed, on scores that are not centred.",
+            rich_help_panel=options.ASK,
         ),
     ] = False,
     seed: options.Seed = 0,
@@ -43,21 +47,21 @@ def command(
         bool,
         typer.Option(
             "--signed",
-            help="What speaks for a class and against it, in two colours.",
+            help="Show what speaks for a class and what against it, in two colours.",
             rich_help_panel=options.DRAW,
         ),
     ] = False,
     colormap: options.Colormap = None,
     contours: options.Contours = False,
     box: Annotated[
-        bool, typer.Option("--box", help="A box around the hottest region.", rich_help_panel=options.DRAW)
+        bool, typer.Option("--box", help="Draw a box around the hottest region.", rich_help_panel=options.DRAW)
     ] = False,
     bare: Annotated[
         bool,
-        typer.Option("--bare", help="The map on the picture alone, no titles.", rich_help_panel=options.DRAW),
+        typer.Option("--bare", help="The map over the photograph alone, without titles.", rich_help_panel=options.DRAW),
     ] = False,
     npy: Annotated[
-        bool, typer.Option("--npy", help="The maps as numbers, too.", rich_help_panel=options.WRITE)
+        bool, typer.Option("--npy", help="Write the maps as arrays (.npy), too.", rich_help_panel=options.WRITE)
     ] = False,
     out: options.Out = options.DEFAULT_OUT,
     batch: Annotated[int, typer.Option(min=1, help="Photographs at a time.", rich_help_panel=options.WRITE)] = 16,

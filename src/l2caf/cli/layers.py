@@ -16,7 +16,7 @@ def command(
 ) -> int:
     """List the layers whose output holds a map, as one run of the network shows them.
 
-    Its weights do not matter for this, so none are downloaded.
+    Weights do not matter for this, so none are downloaded.
 
     [bold]Examples[/bold]
 

@@ -14,7 +14,8 @@ from . import options, terminal
 def command(
     query: Annotated[Path, typer.Argument(metavar="QUERY", help="A photograph.", show_default=False)],
     gallery: Annotated[
-        Path, typer.Argument(metavar="GALLERY_DIR", help="The folder to search, and those below.", show_default=False)
+        Path,
+        typer.Argument(metavar="GALLERY_DIR", help="The folder to search, with those below it.", show_default=False),
     ],
     network: Annotated[
         str,
@@ -50,8 +51,10 @@ def command(
 ) -> int:
     """Find the pictures most like one, and show what in either speaks for the match.
 
-    For each pair the query is asked what makes it like the neighbour, and the neighbour what makes it like the query.
-    OUT gets the figure, a JSON file, and the index of the gallery, which is used again while its files are the same.
+    For each pair: what in the query makes it like the neighbour, and what in
+    the neighbour makes it like the query. The folder gets the figure, a JSON
+    file, and the index of the gallery, which is used again while its files are
+    the same.
 
     [bold]Examples[/bold]
 

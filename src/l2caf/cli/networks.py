@@ -15,7 +15,7 @@ def command(
     pattern: Annotated[str | None, typer.Argument(help="A part of a name, or wildcards.", show_default=False)] = None,
     as_json: options.Json = False,
 ) -> int:
-    """List the networks that have a name.
+    """List the networks that can be named.
 
     [bold]Examples[/bold]
 

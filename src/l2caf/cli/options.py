@@ -14,30 +14,35 @@ NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "
 
 Network = Annotated[
     str,
-    typer.Option("--network", "-n", help=f"{forms()}.", rich_help_panel=NETWORK),
+    typer.Option("--network", "-n", help=f"{forms()}; see 'l2caf networks'.", rich_help_panel=NETWORK),
 ]
 Weights = Annotated[
     Path | None,
-    typer.Option(help="A local .pth, .pt or .safetensors file.", rich_help_panel=NETWORK),
+    typer.Option(
+        help="A local file of weights (.pth, .pt, .safetensors), in place of the published ones.",
+        rich_help_panel=NETWORK,
+    ),
 ]
 Layer = Annotated[
     str | None,
     typer.Option(
         "--layer",
         "-l",
-        help="Where the map is taken, from 'l2caf layers'. [dim]Default: the last map.[/dim]",
+        help="The layer whose map is explained; see 'l2caf layers'. [dim]Default: the last one with a map.[/dim]",
         rich_help_panel=NETWORK,
     ),
 ]
 Whole = Annotated[
     bool,
-    typer.Option("--whole", help="Show the network all of the photograph, not its centre.", rich_help_panel=NETWORK),
+    typer.Option(
+        "--whole", help="Show the network the whole photograph, not only its centre.", rich_help_panel=NETWORK
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=NETWORK)]
 Select = Annotated[
     str | None,
     typer.Option(
-        help="Which part of the network's answer: a key or an index, where it gives several.",
+        help="Which part of the network's output is explained, by key or index, where it returns several.",
         rich_help_panel=NETWORK,
     ),
 ]
@@ -49,17 +54,19 @@ OneClass = Annotated[
     str | None,
     typer.Option("--class", "-c", help="A class, by name or number.", rich_help_panel=ASK),
 ]
-Method = Annotated[str, typer.Option("--method", "-m", help=f"How to look: {METHODS.words()}.", rich_help_panel=ASK)]
-Filter = Annotated[str, typer.Option(help=f"What the filter is held to: {FILTERS.words()}.", rich_help_panel=ASK)]
+Method = Annotated[str, typer.Option("--method", "-m", help=f"One of {METHODS.words()}.", rich_help_panel=ASK)]
+Filter = Annotated[str, typer.Option(help=f"The constraint on the filter: {FILTERS.words()}.", rich_help_panel=ASK)]
 Solver = Annotated[str, typer.Option(help=f"How the filter is found: {SOLVERS.words()}.", rich_help_panel=ASK)]
-Seed = Annotated[int, typer.Option(help="For the random start of gradient descent.", rich_help_panel=ASK)]
+Seed = Annotated[int, typer.Option(help="Of the random start of gradient descent.", rich_help_panel=ASK)]
 Colormap = Annotated[
     str | None,
-    typer.Option(help="Any of matplotlib's. [dim]Default: turbo.[/dim]", rich_help_panel=DRAW),
+    typer.Option(help="A colour map of matplotlib. [dim]Default: turbo.[/dim]", rich_help_panel=DRAW),
 ]
 Contours = Annotated[bool, typer.Option("--contours", help="Outline the hot regions.", rich_help_panel=DRAW)]
-Out = Annotated[Path, typer.Option("--out", "-o", help="The folder for the pictures.", rich_help_panel=WRITE)]
-OutFile = Annotated[Path, typer.Option("--out", "-o", help="A folder, or a file name.", rich_help_panel=WRITE)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.", rich_help_panel=WRITE)]
+OutFile = Annotated[
+    Path, typer.Option("--out", "-o", help="The folder or the file to write to.", rich_help_panel=WRITE)
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for machines.", rich_help_panel=WRITE)]
 
 DEFAULT_NETWORK = DEFAULT

@@ -23,7 +23,7 @@ def command(
         list[Path] | None,
         typer.Argument(
             metavar="IMG",
-            help="Files and folders. [dim]Default: photographs that are installed.[/dim]",
+            help="Photographs, and folders of them. [dim]Default: photographs that are installed.[/dim]",
             show_default=False,
         ),
     ] = None,
@@ -37,16 +37,17 @@ def command(
         typer.Option(
             "--method",
             "-m",
-            help=f"{METHODS.words()}; repeat it. [dim]Default: {', '.join(METHODS.default_in('evaluate'))}.[/dim]",
+            help=f"{METHODS.words()}; repeat it for several."
+            f" [dim]Default: {', '.join(METHODS.default_in('evaluate'))}.[/dim]",
             rich_help_panel=TESTS,
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Random networks that are made.", rich_help_panel=TESTS)] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="How many random networks are drawn.", rich_help_panel=TESTS)] = 3,
     stages: Annotated[
         int,
         typer.Option(
-            help="Points on the way from the logits layer to all layers; 0 for every layer.",
+            help="How many points of the way from the logits layer to all layers; 0 for every layer.",
             rich_help_panel=TESTS,
         ),
     ] = 12,
@@ -55,9 +56,10 @@ def command(
 ) -> int:
     """Check that the maps depend on what the network has learnt.
 
-    A copy of the network is randomised layer by layer, from the logits down, and its maps are compared with
-    those of the trained network. Maps that stay as they were are about the photograph alone. What counts as
-    changed is measured too: how alike the maps of different photographs are.
+    A copy of the network is randomised layer by layer, from the logits down,
+    and its maps are compared with those of the trained network. Maps that stay
+    the same say nothing of what it has learnt. How alike the maps of different
+    photographs are is measured too, and tells what counts as changed.
 
     [bold]Examples[/bold]
 

@@ -29,14 +29,17 @@ def command(
         Path | None,
         typer.Option(help="A photograph. [dim]Default: an installed one.[/dim]", rich_help_panel=MEASURING),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.", rich_help_panel=MEASURING)] = 5,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often each is timed; the median counts.", rich_help_panel=MEASURING)
+    ] = 5,
     out: options.Out = options.DEFAULT_OUT,
     as_json: options.Json = False,
 ) -> int:
     """Time one map on this machine: solved, by fast descent and by vanilla descent, and Grad-CAM.
 
-    The same picture as the paper's timing figure, whose own numbers stand beside it. Networks whose trained
-    weights cannot be had are timed with random ones: a step costs the same, but their number may differ.
+    Draws the paper's timing figure for this machine, with the paper's numbers
+    beside it. Networks whose trained weights are not available are timed with
+    random ones: a step costs the same, but the number of steps may differ.
 
     [bold]Examples[/bold]
 
@@ -82,7 +85,7 @@ def _report(result: TimeResult) -> None:
     )
     if any(timing.weights == "random" for timing in result.timings):
         console.print(
-            "Random weights cost the same a step, but may need another number of steps than trained ones.",
+            "Random weights cost the same per step, but may need another number of steps than trained ones.",
             highlight=False,
         )
     for timing in result.timings:

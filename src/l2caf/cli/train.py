@@ -80,17 +80,17 @@ def _command(entry: Entry) -> Any:
 
 def _follow(
     recipe: Recipe,
-    dataset: Annotated[str, typer.Argument(help=f"{trainable().words()}.", show_default=False)],
-    root: Annotated[Path, typer.Argument(metavar="DIR", help="Where it lies.", show_default=False)],
+    dataset: Annotated[str, typer.Argument(help=f"Layout of the data set: {trainable().words()}.", show_default=False)],
+    root: Annotated[Path, typer.Argument(metavar="DIR", help="Its folder.", show_default=False)],
     *,
     device: options.Device = "auto",
     precision: Annotated[
         str | None,
-        typer.Option(
-            help="As Lightning Fabric has it: 32-true, bf16-mixed, 16-mixed.", rich_help_panel=options.NETWORK
-        ),
+        typer.Option(help="As in Lightning Fabric: 32-true, bf16-mixed, 16-mixed.", rich_help_panel=options.NETWORK),
     ] = None,
-    minutes: Annotated[float | None, typer.Option(help="At most, in all.", rich_help_panel=STEPS)] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="The longest that all of it may take.", rich_help_panel=STEPS)
+    ] = None,
     out: options.Out = Path("l2caf-training"),
     as_json: options.Json = False,
 ) -> int:

@@ -1,4 +1,4 @@
-"""CARS196: 16,185 cars of 196 models, one box an image, with annotations in MATLAB files."""
+"""CARS196: 16,185 cars of 196 models, one box per image, with annotations in MATLAB files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUB-200-2011: 11,788 birds of 200 species, one box an image."""
+"""CUB-200-2011: 11,788 birds of 200 species, one box per image."""
 
 from __future__ import annotations
 

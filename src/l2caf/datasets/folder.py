@@ -1,4 +1,4 @@
-"""A plain folder with one sub-folder a class."""
+"""A plain folder with one sub-folder per class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(root: str | os.PathLike[str], *, classes: Sequence[str] | None = None) 
     The label is the place of the sub-folder among all of them, sorted by name; or its place in `classes`,
     which is what a part of a dataset needs to keep the labels of the whole.
     """
-    folder = existing_folder(root, what="one sub-folder a class")
+    folder = existing_folder(root, what="one sub-folder per class")
     folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not folders:
         raise DatasetError(f"'{folder}' has no sub-folders: put the images of each class into one of its own.")

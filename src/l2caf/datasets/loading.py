@@ -103,7 +103,7 @@ def batches(
 
     Batch k always covers the samples from k · size on, whatever could be read of them. At most about one
     batch is read ahead, so memory does not grow with the dataset. Closing the iterator, or an interrupt,
-    stops the threads; 0 workers read without any. None is one a processor, four at most.
+    stops the threads; 0 workers read without any. None is one per processor, four at most.
     """
     if size < 1:
         raise InputError(f"Batches of {size} images were asked for: give 1 or more.", field="batch")

@@ -84,7 +84,7 @@ def interval_of(
 ) -> Interval:
     """Give any score that is computed from means over images, with its interval.
 
-    `values` (N, ...) has one entry an image; `statistic` turns means (R, ...) of R draws into R scores.
+    `values` (N, ...) has one entry per image; `statistic` turns means (R, ...) of R draws into R scores.
 
     >>> interval_of(lambda means: means.max(axis=1), [[0, 1], [1, 1], [0, 0]]).value.__round__(3)
     0.667
@@ -123,7 +123,7 @@ def _only(means: Floats) -> Floats:
 def _images(values: ArrayLike, dimensions: int | None = None) -> Floats:
     table = np.asarray(values, np.float64)
     if table.ndim == 0 or (dimensions is not None and table.ndim != dimensions):
-        raise InputError(f"One value an image is needed, but the shape is {table.shape}; give an array (N,).")
+        raise InputError(f"One value per image is needed, but the shape is {table.shape}; give an array (N,).")
     if not len(table):
         raise InputError("There are no images to take a mean of; give at least one.")
     if not np.isfinite(table).all():

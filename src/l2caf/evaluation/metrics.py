@@ -1,7 +1,7 @@
 """What counts as a hit: classification, localisation, pointing game; and how much of an image objects cover.
 
-Every measure gives one value an image, so that its mean is the score and `intervals` can tell how sure it is.
-N images, P predictions an image (best first), T thresholds; boxes x0, y0, x1, y1, half-open, in pixels.
+Every measure gives one value per image, so that its mean is the score and `intervals` can tell how sure it is.
+N images, P predictions per image (best first), T thresholds; boxes x0, y0, x1, y1, half-open, in pixels.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Retrieval(MapWork):
         for index, name in enumerate(batch.names):
             label = batch.labels[index]
             if label is None:
-                rows.append(Unusable(name, "it has no label, so nobody can tell who its neighbours are"))
+                rows.append(Unusable(name, "it has no label, so there is no class to look for among its neighbours"))
                 continue
             if not np.isfinite(vectors[index]).all():
                 rows.append(Unusable(name, "its embedding holds NaN or infinity"))

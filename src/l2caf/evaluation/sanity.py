@@ -34,10 +34,10 @@ from .similarity import MEASURES
 from .verdicts import MethodSanity, Sanity
 
 Floats = npt.NDArray[np.float32]
-Contestant = Callable[[Sequence[int]], Method]
-"""From one class an image, the trained network's own, to a method."""
+MakesMethod = Callable[[Sequence[int]], Method]
+"""From one class per image, the trained network's own, to a method."""
 
-COMPARED = 64  # pixels a side at which maps are compared: finer than most grids, and coarse enough to be quick
+COMPARED = 64  # pixels per side at which maps are compared: finer than most grids, and coarse enough to be quick
 TOGETHER = 16  # images that run at once
 
 
@@ -45,7 +45,7 @@ def sanity_check(
     network: nn.Module,
     inputs: Tensor,
     *,
-    methods: Sequence[str] | Mapping[str, Contestant] = METHODS.default_in("evaluate"),
+    methods: Sequence[str] | Mapping[str, MakesMethod] = METHODS.default_in("evaluate"),
     seeds: int = 3,
     stages: int | Sequence[Stage] | None = STAGES,
     layer: str | None = None,
@@ -59,13 +59,13 @@ def sanity_check(
     cascade has (None: every layer), or the points themselves as `cascade` gives them. `progress` is told of
     every stage of every seed. The network that is given is not touched: all is done to a copy.
     """
-    contestants = _contestants(methods)
+    makers = _makers(methods)
     if inputs.ndim != 4 or len(inputs) < 2:
         raise InputError("The check compares maps of different images: give a batch of two or more.")
     if seeds < 1:
         raise InputError(f"{seeds} seeds randomise nothing: give 1 or more.", field="seeds")
     plan = cascade(network, inputs, stages=stages) if stages is None or isinstance(stages, int) else stages
-    trial = _Trial(_copied(unwrap(network)), inputs, contestants, layer, select)
+    trial = _Trial(_copied(unwrap(network)), inputs, makers, layer, select)
     for seed in range(seeds):
         trial.begin(seed)
         for number, stage in enumerate(plan, start=1):
@@ -81,7 +81,7 @@ class _Trial:
         self,
         network: nn.Module,
         inputs: Tensor,
-        contestants: Mapping[str, Contestant],
+        makers: Mapping[str, MakesMethod],
         layer: str | None,
         select: Select,
     ) -> None:
@@ -93,7 +93,7 @@ class _Trial:
         # A random network may suggest another layer; the maps must come from the same one.
         self.layer, self.call = found.name, found.call
         self.affine = all(head.is_affine for head in heads)
-        self.methods, self.refused = _fitting(contestants, heads)
+        self.methods, self.refused = _fitting(makers, heads)
         self.before = {name: _looked(methods, heads) for name, methods in self.methods.items()}
         self.rows: dict[str, list[list[_Row]]] = {name: [] for name in self.methods}
         self.seen: dict[str, list[Floats]] = {name: [views.shown[0]] for name, views in self.before.items()}
@@ -170,7 +170,7 @@ class _Views:
 
 @dataclass(frozen=True)
 class _Row:
-    """One stage of one seed: a similarity an image for each kind, and the images whose map is empty."""
+    """One stage of one seed: a similarity per image for each kind, and the images whose map is empty."""
 
     values: dict[str, list[float]]
     empty: list[bool]
@@ -224,13 +224,13 @@ def _size(heatmap: Heatmap) -> tuple[int, ...]:
 
 
 def _fitting(
-    contestants: Mapping[str, Contestant], heads: Sequence[Head]
+    makers: Mapping[str, MakesMethod], heads: Sequence[Head]
 ) -> tuple[dict[str, list[Method]], dict[str, str]]:
-    """The methods that can be asked of this network, one a batch, and what the others say to that."""
+    """The methods that can be asked of this network, one per batch, and why the others cannot."""
     fitting: dict[str, list[Method]] = {}
     refused: dict[str, str] = {}
-    for name, contestant in contestants.items():
-        made = [contestant(_predicted(head)) for head in heads]
+    for name, make in makers.items():
+        made = [make(_predicted(head)) for head in heads]
         try:
             _looked(made, heads)
         except (MethodError, OutputError) as error:
@@ -251,13 +251,13 @@ def _is_oblivious(method: Method) -> bool:
     return isinstance(method, AttentionFilter) and isinstance(as_objective(method.objective), ClassOblivious)
 
 
-def _contestants(methods: Sequence[str] | Mapping[str, Contestant]) -> dict[str, Contestant]:
+def _makers(methods: Sequence[str] | Mapping[str, MakesMethod]) -> dict[str, MakesMethod]:
     if isinstance(methods, Mapping) and methods:
         return dict(methods)
     return {key: _asked_of(METHODS[key]) for key in METHODS.checked(list(methods))}
 
 
-def _asked_of(entry: MethodEntry) -> Contestant:
+def _asked_of(entry: MethodEntry) -> MakesMethod:
     return lambda classes: entry.make(each=classes)
 
 

@@ -15,7 +15,7 @@ from ..errors import InputError
 
 Floats = npt.NDArray[np.floating]
 
-SMALLEST = 24  # pixels a side: three cells of eight, one block of gradients
+SMALLEST = 24  # pixels per side: three cells of eight, one block of gradients
 _STILL = 1e-6  # a map that varies by less than this is flat
 
 

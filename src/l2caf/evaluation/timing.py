@@ -84,17 +84,17 @@ def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress:
         raise InputError(f"{rounds} rounds measure nothing: give 1 or more.", field="rounds")
     network = model.network
     if len(image) != 1:
-        raise InputError(f"Seconds a frame are measured on one image, and these are {len(image)}: give one.")
+        raise InputError(f"Seconds per frame are measured on one image, and these are {len(image)}: give one.")
     heatmap = explain(network, image)
     solution = heatmap.solved
-    contestants, refused = _contestants(network, image)
+    candidates, refused = _candidates(network, image)
     fast, steps = _once(network, image)
     if fast <= PATIENCE:
-        contestants["fast"] = lambda: explain(network, image, solver=GradientDescent()).maps
+        candidates["fast"] = lambda: explain(network, image, solver=GradientDescent()).maps
     stage, total = f"timing {model.name}", rounds + EXTRA
     progress(stage, 1, total)
-    times = side_by_side(contestants, rounds=rounds, warm_up=1, stage=stage, progress=part(progress, 1, total))
-    seconds = {name: times.seconds(name) for name in contestants if name in TITLES}
+    times = side_by_side(candidates, rounds=rounds, warm_up=1, stage=stage, progress=part(progress, 1, total))
+    seconds = {name: times.seconds(name) for name in candidates if name in TITLES}
     seconds.setdefault("fast", fast)
     counts = dict.fromkeys(seconds, rounds) | ({} if fast <= PATIENCE else {"fast": 1})
     if "vanilla" not in refused:
@@ -125,27 +125,27 @@ def paper_seconds(network: str) -> dict[str, float]:
     return {ours: figures[theirs][title] for ours, theirs in _PAPER_ROWS.items() if title in figures[theirs]}
 
 
-def _contestants(network: nn.Module, image: Tensor) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+def _candidates(network: nn.Module, image: Tensor) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     def forward() -> Any:
         with torch.inference_mode():
             return network(image)
 
-    contestants: dict[str, Callable[[], Any]] = {
+    candidates: dict[str, Callable[[], Any]] = {
         "forward": forward,
         "l2caf": lambda: explain(network, image).maps,
         "gradcam": lambda: GradCAM()(network, image).maps,
     }
     refused = {}
     vanilla = {f"vanilla {steps}": _vanilla(network, image, steps) for steps in (SHORT, LONG)}
-    for name, run in (("gradcam", contestants["gradcam"]), ("vanilla", vanilla[f"vanilla {SHORT}"])):
+    for name, run in (("gradcam", candidates["gradcam"]), ("vanilla", vanilla[f"vanilla {SHORT}"])):
         try:
             run()
         except MethodError as error:  # for one, a head that does not feel scale has no vanilla form
             refused[name] = str(error)
-            contestants.pop(name, None)
+            candidates.pop(name, None)
     if "vanilla" not in refused:
-        contestants |= vanilla
-    return contestants, refused
+        candidates |= vanilla
+    return candidates, refused
 
 
 def _vanilla(network: nn.Module, image: Tensor, steps: int) -> Callable[[], Any]:
@@ -166,7 +166,7 @@ def _extrapolated(times: Times, steps: int) -> float:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds a round of each contestant, round by round."""
+    """Seconds per round of each candidate, round by round."""
 
     rounds: Mapping[str, list[float]]
 
@@ -191,21 +191,21 @@ class Times:
 
 
 def side_by_side(
-    contestants: Mapping[str, Callable[[], Any]],
+    candidates: Mapping[str, Callable[[], Any]],
     *,
     rounds: int = 9,
     warm_up: int = 2,
     stage: str = "timing",
     progress: Progress = silent,
 ) -> Times:
-    """Time the contestants in turn, round after round; `progress` is told of every round.
+    """Time the candidates in turn, round after round; `progress` is told of every round.
 
     >>> sorted(side_by_side({"nothing": int, "something": dict}, rounds=3).rounds)
     ['nothing', 'something']
     """
-    times: dict[str, list[float]] = {name: [] for name in contestants}
+    times: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(warm_up + rounds):
-        for name, run in contestants.items():
+        for name, run in candidates.items():
             began = time.perf_counter()
             run()
             if number >= warm_up:

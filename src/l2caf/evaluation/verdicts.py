@@ -177,7 +177,7 @@ class MethodSanity:
 class Sanity:
     """The check of a network, method by method; `refused` holds the methods that do not fit it, and why.
 
-    maps  (stages + 1, h, w) a method: the first image's, trained and then stage by stage with the first seed
+    maps  (stages + 1, h, w) per method: the first image's, trained and then stage by stage with the first seed
     """
 
     layer: str

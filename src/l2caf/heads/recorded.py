@@ -245,7 +245,7 @@ class RecordedHead(Head):
             return None
 
     def _mean(self, weights: Tensor) -> Tensor:
-        """Return the mean over the positions of the map weighed by K filters a sample: (K, B, C)."""
+        """Return the mean over the positions of the map weighed by K filters per sample: (K, B, C)."""
         columns = self.columns
         means = columns @ weights.to(columns.dtype).permute(1, 2, 0) / self.positions
         return means.permute(2, 0, 1)
@@ -291,7 +291,7 @@ class RecordedHead(Head):
         return torch.stack([self._filtered(call)(weights) for weights in self._basis()])
 
     def _basis(self) -> Tensor:
-        """One filter a position, then the empty filter, which gives the offset."""
+        """One filter per position, then the empty filter, which gives the offset."""
         positions = self.positions
         return torch.eye(positions + 1, positions, device=self.features.device)
 

@@ -28,7 +28,7 @@ class Model:
 
     network      in eval mode, on `device`
     preprocess   PIL image -> float tensor (3, H, W); `preprocess.view(image)` is the picture of what it sees
-    class_names  one short name a class, in the order of the outputs; empty where they are unknown
+    class_names  one short name per class, in the order of the outputs; empty where they are unknown
     source       where the network and its weights came from, in words
     embedding    whether the output is a place among other pictures, and no row of class scores
     normalized   whether embeddings are compared on the unit sphere, by cosine; else by distance between raw vectors

@@ -22,7 +22,7 @@ class ClassSpecific(Objective):
     logits. As published (`published=True`), the sum follows whatever the classes' weights have in common, and two
     classes may get the same map.
 
-    Give one class, or several for a map each; `top=k` takes each sample's k best; `each` takes one class a sample
+    Give one class, or several for a map each; `top=k` takes each sample's k best; `each` takes one class per sample
     (its labels, say). With nothing, each sample's best class.
     """
 
@@ -43,7 +43,7 @@ class ClassSpecific(Objective):
 
     @property
     def several(self) -> bool:
-        """Whether several maps a sample are asked for, be it that there is one class on the list."""
+        """Whether several maps per sample are asked for, even if there is one class on the list."""
         return self.top is not None or (self.classes is not None and _indices(self.classes)[1])
 
     def choose(self, output: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class ClassSpecific(Objective):
             labels, _ = _indices(self.each)
             chosen = torch.tensor(labels, dtype=torch.int64, device=output.device).reshape(-1, 1)
             if len(chosen) != batch:
-                raise ClassError(f"each names {len(chosen)} classes for {batch} inputs: give one an input.")
+                raise ClassError(f"each names {len(chosen)} classes for {batch} inputs: give one per input.")
         else:
             wanted_top = 1 if self.top is None else self.top
             if not 1 <= wanted_top <= count:
@@ -75,7 +75,7 @@ class ClassSpecific(Objective):
 def _rows_of_scores(output: Tensor) -> tuple[int, int]:
     if output.ndim != 2:
         raise OutputError(
-            f"The output has shape {tuple(output.shape)}, but a class needs one row of scores an input, "
+            f"The output has shape {tuple(output.shape)}, but a class needs one row of scores per input, "
             "(batch, classes): choose such an output with select=, or use ClassOblivious."
         )
     return output.shape[0], output.shape[1]
@@ -93,12 +93,12 @@ def _indices(classes: Any) -> tuple[list[int], bool]:
 
 
 def _centred(chosen: Tensor, output: Tensor) -> Tensor:
-    """-2 (e_c - 1/N), one (B, N) direction a map."""
+    """-2 (e_c - 1/N), one (B, N) direction per map."""
     hot = torch.nn.functional.one_hot(chosen.T, output.shape[1]).to(output.dtype)
     return -2 * (hot - 1 / output.shape[1])
 
 
 def _published(chosen: Tensor, output: Tensor) -> Tensor:
-    """1 - 2 e_c, one (B, N) direction a map."""
+    """1 - 2 e_c, one (B, N) direction per map."""
     hot = torch.nn.functional.one_hot(chosen.T, output.shape[1]).to(output.dtype)
     return 1 - 2 * hot

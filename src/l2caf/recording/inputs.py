@@ -116,7 +116,7 @@ class Arguments:
 
 
 def select_output(returned: Any, select: Select, batch: int) -> Tensor:
-    """Take the tensor to explain out of what the network returned, and check that it is one row a sample."""
+    """Take the tensor to explain out of what the network returned, and check that it is one row per sample."""
     chosen = _choose(returned, select)
     if not isinstance(chosen, Tensor):
         raise OutputError(

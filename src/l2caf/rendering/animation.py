@@ -63,11 +63,11 @@ def convergence_frames(
 ) -> list[Image.Image]:
     """Set each picture beside the loss curve up to its step: picture k shows the state after `steps[k]`.
 
-    `losses` has one value a step, starting with step 0.
+    `losses` has one value per step, starting with step 0.
     """
     curve = np.asarray(losses, dtype=np.float64)
     if curve.ndim != 1 or curve.size == 0 or not np.isfinite(curve).all():
-        raise InputError(f"Losses of shape {curve.shape} cannot be drawn; give one finite value a step.")
+        raise InputError(f"Losses of shape {curve.shape} cannot be drawn; give one finite value per step.")
     if len(steps) != len(pictures) or any(not 0 <= step < len(curve) for step in steps):
         raise InputError(
             f"{len(pictures)} pictures need as many steps, each from 0 to {len(curve) - 1}; count them again."

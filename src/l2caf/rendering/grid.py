@@ -28,7 +28,7 @@ def grid(
 ) -> Image.Image:
     """Set rows of pictures into one white sheet, all in cells of one height.
 
-    `titles` has one text a picture, in rows like them; `column_titles` stands above the columns and
+    `titles` has one text per picture, in rows like them; `column_titles` stands above the columns and
     `row_labels` to the left. Rows may differ in length, and None leaves a cell empty. Long texts are
     wrapped to two lines, then shortened; heading and caption take as many lines as they need.
 
@@ -156,7 +156,7 @@ def _check(
     if cell_height < 16:
         raise InputError(f"Cells {cell_height} pixels high leave no room; choose 16 or more.")
     if titles is not None and [len(row) for row in titles] != [len(row) for row in rows]:
-        raise InputError("The titles do not match the pictures; give one text a picture, in rows like them.")
+        raise InputError("The titles do not match the pictures; give one text per picture, in rows like them.")
     if column_titles is not None and len(column_titles) != columns:
         raise InputError(f"{columns} columns cannot have {len(column_titles)} titles; give one each.")
     if row_labels is not None and len(row_labels) != len(rows):

@@ -123,19 +123,21 @@ def vectors_of(model: Model, inputs: Tensor | npt.NDArray[np.floating]) -> Tenso
 
 
 def checked(output: object, *, name: str) -> Tensor:
-    """Refuse what is no row of numbers a picture."""
+    """Refuse what is no row of numbers per picture."""
     import torch
 
     if not isinstance(output, torch.Tensor) or output.ndim != 2:
         got = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
-        raise OutputError(f"{name} gives {got}, but retrieval needs one vector a picture: give a network with (B, d).")
+        raise OutputError(
+            f"{name} gives {got}, but retrieval needs one vector per picture: give a network with (B, d)."
+        )
     return output
 
 
-def on_circle(vectors: npt.ArrayLike) -> Vectors:
+def on_sphere(vectors: npt.ArrayLike) -> Vectors:
     """Vectors (..., d) brought to length 1; one of length 0 stays as it is.
 
-    >>> on_circle([[3.0, 4.0], [0.0, 0.0]]).tolist()
+    >>> on_sphere([[3.0, 4.0], [0.0, 0.0]]).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
     given = np.asarray(vectors, np.float32)

@@ -25,7 +25,7 @@ from ..progress import Progress, silent
 from ..runs.executor import Executor
 from ..runs.spec import RunSpec
 from ..runs.work import Built
-from .embed import Embedded, Vectors, embed, on_circle
+from .embed import Embedded, Vectors, embed, on_sphere
 
 if TYPE_CHECKING:
     from ..networks.model import Model
@@ -72,7 +72,7 @@ class Index:
             raise InputError("There is nothing to index: give at least one picture that can be read.")
         if not np.isfinite(given).all():
             raise InputError("Some vectors hold NaN or infinity: leave those pictures out.")
-        return cls(on_circle(given) if normalized else given, tuple(names), normalized, **more)
+        return cls(on_sphere(given) if normalized else given, tuple(names), normalized, **more)
 
     @classmethod
     def made_by(cls, model: Model, embedded: Embedded, *, stamp: str = "") -> Index:
@@ -99,7 +99,7 @@ class Index:
             )
         if top < 1:
             raise InputError(f"{top} neighbours were asked for: give 1 or more.")
-        scores, indices = self._faiss.search(on_circle(asked) if self.normalized else asked, min(top, len(self)))
+        scores, indices = self._faiss.search(on_sphere(asked) if self.normalized else asked, min(top, len(self)))
         return Neighbours(indices, scores if self.normalized else np.sqrt(scores.clip(min=0)))
 
     def neighbours_of_itself(self, top: int) -> Neighbours:

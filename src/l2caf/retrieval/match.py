@@ -5,7 +5,7 @@ what follows the map is affine; so the filter that raises e · t most is exactly
 n among a gallery whose mean is m, t = n − m: what makes the picture nearer to n than to the gallery at large. For the
 contrast of neighbours A and B, t = n_A − n_B. Both rank as the search does:
 
-    on the unit circle   cos(e, n_A) − cos(e, n_B) = e · (n_A − n_B) / |e|
+    on the unit sphere   cos(e, n_A) − cos(e, n_B) = e · (n_A − n_B) / |e|
     by distance          |e − n_B|² − |e − n_A|²  = 2 e · (n_A − n_B) + what does not depend on e
 """
 
@@ -28,7 +28,7 @@ from ..networks.model import Model
 from ..objectives.output import Similarity
 from ..progress import Progress, silent
 from ..solution import Outcome
-from .embed import Vectors, on_circle
+from .embed import Vectors, on_sphere
 from .index import Gallery
 
 
@@ -60,7 +60,7 @@ class Pair:
 
     @property
     def group(self) -> str:
-        """The folder that it lies in, which is its class where the gallery has one folder a class."""
+        """The folder that it lies in, which is its class where the gallery has one folder per class."""
         return self.name.rpartition("/")[0]
 
 
@@ -119,7 +119,7 @@ def match(
             of_query.append(_seen(head, target)[0])
             progress("explaining", done, len(targets))
         images = [open_image(gallery.file(place)) for place in places]
-        back = (on_circle(raw) if model.normalized else raw)[0] - centre
+        back = (on_sphere(raw) if model.normalized else raw)[0] - centre
         of_neighbours = _seen(model.run([model.prepare(one).input for one in images], layer=layer).head, back)
         pairs = tuple(
             Pair(

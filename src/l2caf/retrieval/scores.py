@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ExtraError, InputError
-from .embed import Vectors, on_circle
+from .embed import Vectors, on_sphere
 from .index import Index, Ints
 
 RANKS = (1, 2, 4, 8)
@@ -48,7 +48,7 @@ def recalled(retrieved: Retrieved, labels: npt.ArrayLike, *, rank: int) -> npt.N
 
 def clusters(vectors: npt.ArrayLike, count: int, *, normalized: bool, seed: int = 0) -> Ints:
     """Sort vectors (N, d) into `count` clusters by k-means; the same seed gives the same ones."""
-    given = on_circle(vectors) if normalized else np.asarray(vectors, np.float32)
+    given = on_sphere(vectors) if normalized else np.asarray(vectors, np.float32)
     if not 1 <= count <= len(given):
         raise InputError(f"{len(given)} pictures cannot be sorted into {count} clusters: give at least as many.")
     means = _sklearn().cluster.KMeans(n_clusters=count, n_init=10, random_state=seed)
@@ -93,7 +93,7 @@ def nmi(vectors: npt.ArrayLike, labels: Sequence[int] | npt.NDArray[Any], *, nor
 def _entropy(share: npt.NDArray[np.float64], axes: int) -> npt.NDArray[np.float64]:
     safe = np.where(share > 0, share, 1)
     total: npt.NDArray[np.float64] = -(share * np.log(safe)).sum(axis=tuple(range(-axes, 0)))
-    # Rounding must not make an entropy of nought a small number.
+    # Rounding must not make an entropy of zero a small number.
     return np.where(np.abs(total) < 4 * math.ulp(1.0) * share.shape[-1], 0.0, total)
 
 

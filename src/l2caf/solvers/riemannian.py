@@ -22,7 +22,7 @@ class Riemannian(Solver):
     gained since the start, or after `evaluations`.
 
     Keeping the output (a sum of squares) is close to convex. Any other objective on a curved head may have many
-    valleys, so up to two thirds of the evaluations go into short descents: from the even filter, from what would be
+    valleys, so up to two thirds of the evaluations go into short descents: from the uniform filter, from what would be
     exact if the head were affine, then each from a point `leap` away from the best so far, until a leap leads to the
     same depth again. The best is followed down.
     """

@@ -63,7 +63,7 @@ class Film:
 
     view: Image.Image
     maps: npt.NDArray[np.float32]  # (frames, height, width)
-    losses: npt.NDArray[np.float64]  # one a step
+    losses: npt.NDArray[np.float64]  # one per step
     steps: tuple[int, ...]  # the steps that the maps belong to
     layer: str
     about: str

@@ -128,7 +128,7 @@ def _photographs(request: SanityRequest, skipped: Skipped) -> dict[str, Image.Im
 
 
 def plot(sanity: Sanity, *, title: str = "") -> Figure:
-    """Likeness against the number of random layers, one panel a measure, one line a method.
+    """Likeness against the number of random layers, one panel per measure, one line per method.
 
     The band reaches from the lowest seed to the highest; the dashed line of the same colour is the control.
     """

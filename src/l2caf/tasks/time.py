@@ -100,7 +100,7 @@ def plot(timings: Sequence[Timing], *, machine: str = "") -> Figure:
     panels = made.subplots(1, len(widths), width_ratios=widths, sharey=True, squeeze=False)[0]
     _bars(panels[0], [(_label(timing), timing.seconds, timing.extrapolated) for timing in timings])
     panels[0].set_title("on this machine", loc="left")
-    panels[0].set_ylabel("seconds a frame")
+    panels[0].set_ylabel("seconds per frame")
     if paper:
         _bars(panels[1], [(timing.network.rpartition(":")[2], timing.paper, ()) for timing in paper])
         panels[1].set_title("in the paper", loc="left")

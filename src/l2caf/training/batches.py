@@ -23,7 +23,7 @@ class ClassBatches:
 
     labels    of all training pictures, (N,)
     classes   a batch; all of them where there are fewer
-    each      pictures a class: 2 for N-pair, which is one pair; more for triplets
+    each      pictures per class: 2 for N-pair, which is one pair; more for triplets
 
     >>> ClassBatches(np.array([0, 0, 1, 1, 2, 2]), classes=2, each=2, seed=0)(7).shape
     (4,)
@@ -79,7 +79,7 @@ def share_of(batch: Ints, *, rank: int, processes: int) -> Ints:
     if len(batch) % processes:
         raise InputError(
             f"A batch of {len(batch)} pictures cannot be split over {processes} processes evenly: "
-            "choose classes × pictures a class as a multiple of that."
+            "choose classes × pictures per class as a multiple of that."
         )
     part = len(batch) // processes
     return batch[rank * part : (rank + 1) * part]

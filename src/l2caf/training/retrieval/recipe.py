@@ -31,7 +31,7 @@ class RetrievalRecipe(Recipe):
                      2 for N-pair)
     rate, trunk_rate learning rates of the linear layer and of what moves in the trunk; None: what suits the loss
     freeze           auto, none, trunk, or the name of the last module that stays as it is
-    views            stored views a picture; 0: pictures are read anew each time; None: 4 on a processor, else 0
+    views            stored views per picture; 0: pictures are read anew each time; None: 4 on a processor, else 0
     held_out         share of each training class that is only measured with
     keep             share of the start in the weights that are shipped; None: what suits the loss
     decay            of the running mean of the weights, per iteration
@@ -40,9 +40,10 @@ class RetrievalRecipe(Recipe):
 
     name: ClassVar[str] = "retrieval"
     about: ClassVar[str] = """
-    Of cub and cars the first half of the classes is trained on. A run that is stopped goes on where it was when the
-    same command is given again. OUT gets embedding.safetensors (and .json), log.json and curves.png. On several
-    processors or machines, start it with torchrun.
+    Of cub and cars, the first half of the classes is trained on. A run that
+    was stopped continues when the same command is given again. The folder gets
+    embedding.safetensors (and .json), log.json and curves.png. For several
+    processes or machines, start it with torchrun.
 
     [bold]Examples[/bold]
 
@@ -53,31 +54,31 @@ class RetrievalRecipe(Recipe):
     """
 
     backbone: str = option("efficientnet_lite0", "efficientnet_lite0 or timm:NAME.", panel=NETWORK)
-    dimension: int = option(128, "Numbers an embedding has.", panel=NETWORK)
+    dimension: int = option(128, "Length of an embedding.", panel=NETWORK)
     freeze: str = option(
         "auto",
-        "The last module that stays as it is; none; trunk: all of the backbone; auto: none on a GPU, else all but the"
-        " last stage.",
+        "What is not trained: none; trunk (the whole backbone); auto (nothing on a GPU, else all but the last stage);"
+        " or everything up to the module of this name.",
         panel=NETWORK,
     )
     loss: str = option("triplet", "triplet (semi-hard, on the unit sphere) or npair (raw).")
-    iterations: int = option(5000, "At most.")
+    iterations: int = option(5000, "The most iterations.")
     patience: int = option(6, "Measurements without a better R@1 before it ends.")
     rate: float | None = option(None, "Learning rate of the linear layer. [dim]Default: what suits the loss.[/dim]")
-    trunk_rate: float | None = option(None, "Learning rate of what moves in the backbone.")
+    trunk_rate: float | None = option(None, "Learning rate of the part of the backbone that is trained.")
     keep: float | None = option(
-        None, "Share of the start in the weights that are shipped. [dim]Default: what suits the loss.[/dim]"
+        None, "Share of the starting weights in those that are saved. [dim]Default: what suits the loss.[/dim]"
     )
-    classes: int | None = option(None, "Classes. [dim]Default: such that it has up to 64 pictures.[/dim]", panel=BATCH)
-    each: int | None = option(None, "Pictures of each. [dim]Default: 4; npair takes 2.[/dim]", panel=BATCH)
+    classes: int | None = option(None, "Classes per batch. [dim]Default: for up to 64 pictures.[/dim]", panel=BATCH)
+    each: int | None = option(None, "Pictures of each class. [dim]Default: 4; npair takes 2.[/dim]", panel=BATCH)
     views: int | None = option(
         None,
-        "Views of a picture whose features are stored; 0: read and cut out anew each time."
-        " [dim]Default: 4 on a processor, else 0.[/dim]",
+        "Views per picture whose features are stored; 0: pictures are read and cropped anew each time."
+        " [dim]Default: 4 on a CPU, else 0.[/dim]",
         panel=BATCH,
     )
-    held_out: float = option(0.3, "Share of each class that is only measured with.", panel=BATCH)
-    seed: int = option(0, "Of all that is drawn.", panel=BATCH)
+    held_out: float = option(0.3, "Share of each class that is kept for measuring R@1.", panel=BATCH)
+    seed: int = option(0, "Of all that is random.", panel=BATCH)
     warmup: int = 20
     decay: float = 0.98
     measure_every: int = 25
@@ -92,7 +93,7 @@ class RetrievalRecipe(Recipe):
                 raise InputError(f"{name} is {value}: give 0 or more, and less than 1.", field=name)
         if self.loss == "npair" and self.each not in (None, 2):
             raise InputError(
-                f"N-pair takes one pair a class, not {self.each} pictures: leave that option away.", field="each"
+                f"N-pair takes one pair per class, not {self.each} pictures: leave this option out.", field="each"
             )
 
     @property

@@ -54,7 +54,7 @@ def source_of(
     seed: int,
     progress: Progress = silent,
 ) -> Source:
-    """Features at the cut: stored, of a few views a picture; or read anew each time where `views` is 0.
+    """Features at the cut: stored, of a few views per picture; or read anew each time where `views` is 0.
 
     A trunk of which nothing is frozen has nothing to store.
     """
