@@ -14,7 +14,7 @@ import torch
 import l2caf
 import networks_for_tests as nets
 from l2caf.objectives.classes import ClassSpecific
-from l2caf.recording import borrow as custody
+from l2caf.recording import borrow
 from methods_for_tests import METHODS
 from networks_for_tests import pixels, seeded
 
@@ -67,7 +67,7 @@ def test_a_network_that_failed_is_gone_too() -> None:
     del network
     gc.collect()
     assert alive() is None
-    assert not custody._held
+    assert not borrow._loans
 
 
 def test_a_heatmap_holds_no_more_than_its_maps() -> None:

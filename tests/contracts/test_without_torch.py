@@ -12,6 +12,8 @@ import l2caf
 FLOOR = ("errors", "files", "progress", "table", "boxes", "localization", "images", "preprocessing")
 ROOMS = ("rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
+    "solution",
+    "heads.pooled",
     "methods.table",
     "networks.catalogue",
     "networks.class_names",
@@ -19,6 +21,7 @@ LIGHT = (
     "retrieval.embed",
     "evaluation.localization",
     "evaluation.retrieval",
+    "training.recipe",
     "tasks.evaluate",
 )
 

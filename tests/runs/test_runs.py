@@ -31,7 +31,7 @@ from l2caf.runs.rows import ROWS, Row
 from l2caf.runs.spec import WORKS, ModelSpec, RunSpec
 from l2caf.runs.work import Block, Built, Work, out_of_memory
 from l2caf.tasks.explain import ExplainRequest, explain_photographs
-from l2caf.tasks.network import NetworkChoice
+from l2caf.tasks.network_choice import NetworkChoice
 from l2caf.tasks.photographs import Photographs
 from l2caf.tasks.question import Question
 

@@ -24,7 +24,7 @@ from l2caf.tasks.animate import AnimateRequest, animate_filter
 from l2caf.tasks.compare import CompareRequest, compare_methods
 from l2caf.tasks.explain import ExplainRequest, explain_photographs
 from l2caf.tasks.match import MatchRequest, match_pictures
-from l2caf.tasks.network import NetworkChoice
+from l2caf.tasks.network_choice import NetworkChoice
 from l2caf.tasks.outputs import Failed
 from l2caf.tasks.question import Question
 from l2caf.tasks.samples import sample

@@ -1,4 +1,4 @@
-"""The command line: a thin door to `l2caf.pictures`."""
+"""The command line: a thin door to `l2caf.tasks`."""
 
 from __future__ import annotations
 

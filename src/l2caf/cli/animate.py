@@ -44,7 +44,7 @@ def command(
     """
     from ..rendering.style import Style
     from ..tasks.animate import AnimateRequest, animate_filter
-    from ..tasks.network import NetworkChoice, part_named
+    from ..tasks.network_choice import NetworkChoice, part_named
 
     request = AnimateRequest(
         image,

@@ -39,7 +39,7 @@ def command(
     """
     from ..rendering.style import Style
     from ..tasks.compare import CompareRequest, compare_methods
-    from ..tasks.network import NetworkChoice, part_named
+    from ..tasks.network_choice import NetworkChoice, part_named
 
     request = CompareRequest(
         image,

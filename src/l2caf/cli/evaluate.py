@@ -83,7 +83,7 @@ def command(
     """
     from ..evaluation.localization import LocalizationResult
     from ..tasks.evaluate import EvaluationRequest, evaluate
-    from ..tasks.network import NetworkChoice
+    from ..tasks.network_choice import NetworkChoice
 
     request = EvaluationRequest(
         dataset=dataset,

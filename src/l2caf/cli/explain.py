@@ -82,7 +82,7 @@ def command(
     """
     from ..rendering.style import Style
     from ..tasks.explain import ExplainRequest, explain_photographs
-    from ..tasks.network import NetworkChoice, part_named
+    from ..tasks.network_choice import NetworkChoice, part_named
     from ..tasks.question import Question
 
     request = ExplainRequest(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,42 +25,27 @@ def command(
     l2caf layers timm:resnet50
     l2caf layers mynets.py:build --json
     """
-    with terminal.working(f"looking through {network}"):
-        from ..networks.untrained import layers_of
-        from ..tasks.network import part_named
+    from ..tasks.layers import LayersRequest, list_layers
+    from ..tasks.network_choice import part_named
 
-        rows, default = layers_of(network, select=part_named(select))
+    with terminal.bar(f"looking through {network}") as progress:
+        result = list_layers(LayersRequest(network, part_named(select)), progress=progress)
     if as_json:
-        document: list[dict[str, Any]] = [
-            {
-                "name": row.name,
-                "type": row.kind,
-                "shape": list(row.shape),
-                "layout": row.layout.kind,
-                "grid": list(row.layout.grid),
-                "prefix": row.layout.prefix,
-                "call": row.call,
-                "calls": row.calls,
-                "reaches_output": row.reaches,
-                "default": row == default,
-            }
-            for row in rows
-        ]
-        terminal.print_json({"network": network, "default": default.name, "layers": document})
+        terminal.print_json(result.as_dict())
         return 0
     cells = [
         [
-            f"{row}{'  (default)' if row == default else ''}",
+            f"{row}{'  (default)' if row == result.default else ''}",
             row.kind,
             " × ".join(map(str, row.shape)),
             row.layout.kind.replace("_", " ") + (f", {row.layout.prefix} before" if row.layout.prefix else ""),
             " × ".join(map(str, row.layout.grid)),
             "yes" if row.reaches else "no",
         ]
-        for row in rows
+        for row in result.layers
     ]
     columns = ["layer", "type", "shape", "layout", "grid", "reaches the output"]
     console = terminal.output()
     console.print(terminal.table(columns, cells))
-    console.print(f"{len(rows)} layers of {network}; the default is {default}", highlight=False)
+    console.print(f"{len(result.layers)} layers of {network}; the default is {result.default}", highlight=False)
     return 0

@@ -65,7 +65,7 @@ def command(
     """
     from ..rendering.style import Style
     from ..tasks.match import MatchRequest, match_pictures
-    from ..tasks.network import NetworkChoice
+    from ..tasks.network_choice import NetworkChoice
 
     request = MatchRequest(
         query,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from ..errors import InputError
 from . import options, terminal
 
 
@@ -24,14 +22,13 @@ def command(
     l2caf networks resnet
     l2caf networks "timm:convnext*"
     """
-    with terminal.working("looking through the catalogue"):
-        from ..networks.catalogue import names
+    from ..tasks.networks import NetworksRequest, list_networks
 
-        rows = names(pattern)
-    if not rows:
-        raise InputError(f"No network is called {pattern!r}: try a shorter part of its name, as in 'resnet'.")
+    with terminal.bar("looking through the catalogue") as progress:
+        result = list_networks(NetworksRequest(pattern), progress=progress)
+    rows = result.rows
     if as_json:
-        terminal.print_json([asdict(row) for row in rows])
+        terminal.print_json(result.as_list())
         return 0
     cells = [
         [row.name, f"{row.parameters / 1e6:.1f} M" if row.parameters else "-", row.needs, row.description]

@@ -68,7 +68,7 @@ def command(
     l2caf sanity holiday/ --method l2caf --method gradcam --seeds 5
     l2caf sanity holiday/ --network torchvision:resnet50 --stages 0 --out trust
     """
-    from ..tasks.network import NetworkChoice, part_named
+    from ..tasks.network_choice import NetworkChoice, part_named
     from ..tasks.sanity import SanityRequest, check_sanity
 
     request = SanityRequest(

@@ -126,14 +126,3 @@ def bar(stage: str, total: int | None = None) -> Iterator[Progress]:
             shown.update(task, completed=done, total=total, numbers=words)
 
         yield tell
-
-
-@contextmanager
-def working(words: str) -> Iterator[None]:
-    """Show that something is going on, where there is a terminal."""
-    console = errors()
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(words):
-        yield

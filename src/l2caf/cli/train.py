@@ -12,15 +12,13 @@ import typer
 import typer.core
 
 from ..datasets import trainable
-from ..errors import InputError
 from ..training import RECIPES
 from ..training.recipe import STEPS, Recipe
 from . import options, terminal
 
 if TYPE_CHECKING:
-    from ..datasets import Dataset
     from ..table import Entry
-    from ..training.job import TrainingResult
+    from ..tasks.train import Trained
 
 
 class _Recipes(typer.core.TyperGroup):
@@ -94,32 +92,22 @@ def _follow(
     out: options.Out = Path("l2caf-training"),
     as_json: options.Json = False,
 ) -> int:
-    from ..training.trainer import follow
+    from ..tasks.train import TrainRequest, train_network
 
-    found = _read(recipe.name, dataset, root)
+    request = TrainRequest(recipe, dataset, root, out, device, precision, minutes)
     with terminal.bar("starting") as progress:
-        result = follow(recipe, found, out, device=device, precision=precision, minutes=minutes, progress=progress)
+        trained = train_network(request, progress=progress)
     if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
-        _show(result, as_json=as_json)
+        _show(trained, as_json=as_json)
     return 0
 
 
-def _read(recipe: str, kind: str, root: Path) -> Dataset:
-    from .. import datasets
-
-    if kind not in trainable():
-        raise InputError(
-            f"A {recipe} network cannot be trained on {kind!r}: take one of {trainable().words()}.", field="dataset"
-        )
-    return datasets.read(kind, root, half="first") if trainable()[kind].halves else datasets.read(kind, root)
-
-
-def _show(result: TrainingResult, *, as_json: bool) -> None:
+def _show(trained: Trained, *, as_json: bool) -> None:
+    result = trained.result
     for name, reason in result.bad.items():
         terminal.warn(f"{name}: {reason}")
     if as_json:
-        document = {name: value for name, value in result.as_dict().items() if name != "losses"}
-        terminal.print_json({"checkpoint": str(result.checkpoint), **document})
+        terminal.print_json(trained.as_dict())
         return
     console, score = terminal.output(), result.score
     best = result.best.numbers[score.key]

@@ -50,7 +50,7 @@ _PAPER_ROWS = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "gra
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a frame on one network, by what was model.
+    """Seconds a frame on one network, by what was timed.
 
     steps         of descent, until its own test of convergence was met
     rounds        how often each was timed

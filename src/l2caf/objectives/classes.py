@@ -52,7 +52,7 @@ class ClassSpecific(Objective):
         if self.classes is not None:
             wanted, _ = _indices(self.classes)
             if not wanted:
-                raise ClassError("No class is given: name at least one.")
+                raise ClassError("No class is given: name at least one.", field="class")
             chosen = torch.tensor(wanted, dtype=torch.int64, device=output.device).expand(batch, -1)
         elif self.each is not None:
             labels, _ = _indices(self.each)
@@ -62,12 +62,16 @@ class ClassSpecific(Objective):
         else:
             wanted_top = 1 if self.top is None else self.top
             if not 1 <= wanted_top <= count:
-                raise ClassError(f"top={wanted_top} is out of range: the network has {count} classes.")
+                raise ClassError(
+                    f"The best {wanted_top} classes are asked for, but the network has {count}: give 1 to {count}.",
+                    field="top",
+                )
             chosen = output.nan_to_num(nan=-torch.inf).topk(wanted_top, dim=1).indices
         outside = chosen[(chosen < 0) | (chosen >= count)]
         if len(outside):
             raise ClassError(
-                f"Class {int(outside[0])} is out of range: the network has {count} classes, 0 to {count - 1}."
+                f"Class {int(outside[0])} is out of range: the network has {count} classes, 0 to {count - 1}.",
+                field="class",
             )
         return chosen
 

@@ -120,13 +120,15 @@ def select_output(returned: Any, select: Select, batch: int) -> Tensor:
     chosen = _choose(returned, select)
     if not isinstance(chosen, Tensor):
         raise OutputError(
-            f"The network returns {_describe(chosen)}, not a tensor: say which part to explain with select=, "
-            "a key, an index, or a function of what the network returns."
+            f"The network returns {_describe(chosen)}, not a tensor: select the part to explain by its key, its index, "
+            "or a function of what the network returns.",
+            field="select",
         )
     if not torch.is_floating_point(chosen) or chosen.ndim < 1 or chosen.shape[0] != batch:
         raise OutputError(
             f"The network's output has shape {tuple(chosen.shape)} and type {chosen.dtype}, but a floating-point "
-            f"tensor with one row for each of the {batch} inputs is needed: choose it with select=."
+            f"tensor with one row for each of the {batch} inputs is needed: select another part of what it returns.",
+            field="select",
         )
     return chosen
 
@@ -137,7 +139,9 @@ def _choose(returned: Any, select: Select) -> Any:
     try:
         return select(returned) if callable(select) else returned[select]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise OutputError(f"select={select!r} does not fit: the network returns {_describe(returned)}.") from error
+        raise OutputError(
+            f"There is nothing to select by {select!r}: the network returns {_describe(returned)}.", field="select"
+        ) from error
 
 
 def _describe(value: Any) -> str:

@@ -15,7 +15,8 @@ from ..images import open_image
 from ..progress import Progress, silent
 from ..rendering.animation import convergence_frames, save_gif
 from ..rendering.style import Style
-from .network import NetworkChoice
+from ..solution import Outcome
+from .network_choice import NetworkChoice
 from .outputs import target
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ..networks.model import Model
     from ..objectives.classes import ClassSpecific
     from ..recording.inputs import Select
-    from ..solution import Outcome
 
 AREA = 340**2  # pixels of a frame: a film of this size is easily sent
 RATES = (0.5, 0.1, 0.02, 0.004, 0.001, 0.0002)
@@ -187,7 +187,6 @@ def _descended(
 ) -> Heatmap:
     """Descend at the first rate that is slow enough to fill a film, and fast enough to arrive."""
     from ..methods.attention_filter import AttentionFilter
-    from ..solution import Outcome
     from ..solvers.gradient_descent import GradientDescent
 
     arrived: Heatmap | None = None

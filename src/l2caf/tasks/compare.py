@@ -17,8 +17,9 @@ from ..networks.class_names import Prediction, probabilities
 from ..progress import Progress, silent
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
+from ..solution import Outcome
 from .explained import UNINFORMATIVE, photograph_title
-from .network import NetworkChoice
+from .network_choice import NetworkChoice
 from .outputs import target
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ..methods.method import Method
     from ..networks.model import Model
     from ..recording.inputs import Select
-    from ..solution import Outcome
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,6 @@ def _asked(title: str, method: Method, head: Head) -> Answer:
 
 
 def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:
-    from ..solution import Outcome
-
     heat = one.signed if style.signed else one.shown
     if heat is None:
         return note(one.refusal, view.size)

@@ -18,7 +18,7 @@ from ..rendering.style import Style
 from .animate import film
 from .compare import compare
 from .explained import Explained
-from .network import NetworkChoice
+from .network_choice import NetworkChoice
 from .outputs import ready_folder
 from .photographs import explain_image
 from .question import Question

@@ -28,7 +28,7 @@ from ..reports.tiles import Tile, sections, tiles
 from ..runs.executor import SIZE, Executor, run
 from ..runs.spec import RunSpec
 from ..table import Entry, Table
-from .network import NetworkChoice
+from .network_choice import NetworkChoice
 
 if TYPE_CHECKING:
     from ..networks.model import Model

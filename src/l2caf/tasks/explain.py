@@ -14,7 +14,7 @@ from ..rendering.style import Style
 from ..runs.executor import Executor, rows_of
 from ..runs.spec import RunSpec
 from .explained import Written
-from .network import NetworkChoice
+from .network_choice import NetworkChoice
 from .outputs import Failed, Skipped, names_for, ready_folder, some_gathered, unheard
 from .photographs import Photographs
 from .question import Question

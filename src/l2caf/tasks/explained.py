@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,8 @@ from ..files import write_whole
 from ..networks.class_names import Prediction
 from ..rendering.grid import grid
 from ..rendering.style import Style
+from ..solution import Outcome
 from .question import Question
-
-if TYPE_CHECKING:
-    from ..solution import Outcome
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,6 @@ class Map:
     @property
     def title(self) -> str:
         """What it is about, and a warning where it shows nothing."""
-        from ..solution import Outcome
-
         if self.outcome == Outcome.UNINFORMATIVE:
             return UNINFORMATIVE
         if self.outcome == Outcome.NON_FINITE:
@@ -57,8 +53,6 @@ class Map:
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Map:
         """Read what `as_dict` gave; the heat itself is not in it."""
-        from ..solution import Outcome
-
         return cls(
             np.zeros((1, 1), np.float32),
             Prediction(**row["class"]) if row["class"] else None,
@@ -190,8 +184,6 @@ class Writer:
         return Written(explained, tuple(pictures), numbers)
 
     def _sheet(self, explained: Explained, name: str, network: str) -> Path:
-        from ..solution import Outcome
-
         parts = [self.question.title, f"{network}, layer {explained.layer}"]
         if explained.outcomes == (Outcome.EXACT,):
             parts.append("solved exactly")

@@ -18,7 +18,8 @@ from ..rendering.overlay import overlay
 from ..rendering.style import Style, box_of, note
 from ..runs.executor import Executor
 from ..runs.spec import RunSpec
-from .network import NetworkChoice
+from ..solution import Outcome
+from .network_choice import NetworkChoice
 from .outputs import Failed, Skipped, gathered, ready_folder, unheard
 
 if TYPE_CHECKING:
@@ -145,8 +146,6 @@ def sheet(matches: Matches, style: Style, *, cell_height: int = 288) -> Image.Im
         ["query", *(f"in the query, for #{pair.rank}" for pair in matches.pairs)],
         [_contrast_title(matches), *(_title(pair, matches.unit) for pair in matches.pairs)],
     ]
-    from ..solution import Outcome
-
     exact = all(seen.outcome == Outcome.EXACT for pair in matches.pairs for seen in (pair.of_query, pair.of_neighbour))
     caption = [
         "above: what in the query makes it like that neighbour, below: what in the neighbour makes it like the query,"
@@ -184,8 +183,6 @@ def _contrast_title(matches: Matches) -> str:
 
 
 def _contrast(matches: Matches) -> Cell:
-    from ..solution import Outcome
-
     if matches.contrast is None:
         return None
     if matches.contrast.seen.outcome == Outcome.UNINFORMATIVE:
@@ -194,8 +191,6 @@ def _contrast(matches: Matches) -> Cell:
 
 
 def _drawn(seen: Seen, view: Image.Image, style: Style) -> Image.Image:
-    from ..solution import Outcome
-
     if seen.outcome in (Outcome.UNINFORMATIVE, Outcome.NON_FINITE):
         return note("no place speaks for this pair more than another", view.size)
     return style.draw(view, seen.heat if style.signed else seen.shown)

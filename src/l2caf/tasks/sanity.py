@@ -18,7 +18,7 @@ from ..progress import Progress, silent
 from ..rendering.figures import COLORS, figure, plain, save
 from ..rendering.grid import grid
 from ..rendering.overlay import overlay
-from .network import NetworkChoice
+from .network_choice import NetworkChoice
 from .outputs import Failed, Skipped, ready_folder, some_gathered, unheard
 from .samples import SAMPLES, sample_path
 

@@ -1,0 +1,59 @@
+"""The layers of a network where a filter can sit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..progress import Progress, silent
+
+if TYPE_CHECKING:
+    from ..recording.layers import Layer
+
+
+@dataclass(frozen=True)
+class LayersRequest:
+    """A network by its name, and which part of its answer has to feel a filter: a key or an index."""
+
+    network: str
+    select: str | int | None = None
+
+
+@dataclass(frozen=True)
+class LayersResult:
+    """The layers in the order in which they finish, and the one that is taken by default."""
+
+    network: str
+    layers: tuple[Layer, ...]
+    default: Layer
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "network": self.network,
+            "default": self.default.name,
+            "layers": [
+                {
+                    "name": one.name,
+                    "type": one.kind,
+                    "shape": list(one.shape),
+                    "layout": one.layout.kind,
+                    "grid": list(one.layout.grid),
+                    "prefix": one.layout.prefix,
+                    "call": one.call,
+                    "calls": one.calls,
+                    "reaches_output": one.reaches,
+                    "default": one == self.default,
+                }
+                for one in self.layers
+            ],
+        }
+
+
+def list_layers(request: LayersRequest, *, progress: Progress = silent) -> LayersResult:
+    """Run the network once, untrained, and list the layers that hold a map."""
+    progress(f"looking through {request.network}", 0, None)
+
+    from ..networks.untrained import layers_of
+
+    found, default = layers_of(request.network, select=request.select)
+    return LayersResult(request.network, tuple(found), default)
