@@ -77,7 +77,7 @@ def _import(place: str) -> ModuleType:
             ) from error
         raise CatalogueError(f"{place} cannot be imported ({error}): install what it needs.") from error
     except Exception as error:  # the user's code may raise anything
-        raise CatalogueError(f"{place} cannot be imported ({_said(error)}): mend it first.") from error
+        raise CatalogueError(f"{place} cannot be imported ({_said(error)}): fix it first.") from error
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -145,7 +145,7 @@ class Replay:
         shape = (self.batch * (self.layer.layout.frames or 1), *self.layer.shape)
         if not isinstance(tape.value, Tensor) or tape.cut_calls != self.layer.calls or tape.value.shape != shape:
             raise _OutdatedError(
-                f"Layer {self.layer.name!r} runs otherwise on this batch than on its first sample alone, so a filter "
+                f"Layer {self.layer.name!r} runs differently on this batch than on its first sample alone, so a filter "
                 "has no fixed place there: explain the samples one at a time, or choose another layer."
             )
         self.features = tape.value

@@ -94,7 +94,7 @@ class Index:
         asked = np.ascontiguousarray(vectors, np.float32)
         if asked.ndim != 2 or asked.shape[1] != self.vectors.shape[1]:
             raise InputError(
-                f"Queries of shape {asked.shape} cannot be sought among vectors of {self.vectors.shape[1]} numbers:"
+                f"Queries of shape {asked.shape} cannot be compared with vectors of {self.vectors.shape[1]} numbers:"
                 " give (Q, d) of the same network."
             )
         if top < 1:

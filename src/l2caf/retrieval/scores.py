@@ -29,7 +29,7 @@ def retrieve(vectors: npt.ArrayLike, labels: npt.ArrayLike, *, normalized: bool,
     """Seek each picture's nearest others, exactly; `vectors` (N, d) are raw, `labels` (N,)."""
     real = np.asarray(labels)
     if len(real) < 2:
-        raise InputError(f"Neighbours cannot be sought among {len(real)} pictures: give at least two.")
+        raise InputError(f"Neighbours cannot be searched for among {len(real)} pictures: give at least two.")
     index = Index.of(vectors, [""] * len(real), normalized=normalized)
     found = index.neighbours_of_itself(top).indices
     return Retrieved(found, real[found])
