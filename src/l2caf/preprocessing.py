@@ -287,6 +287,12 @@ def as_preprocess(function: Callable[[Image.Image], Any] | Preprocess) -> Prepro
     return OwnPreprocessing(function, getattr(function, "input_size", None), getattr(function, "view", None))
 
 
+def check_view(view: str) -> None:
+    """Refuse a view that there is not."""
+    if view not in VIEWS:
+        raise InputError(f"There is no view {view!r}: take one of {', '.join(VIEWS)}.", field="view")
+
+
 def viewed(preprocess: Preprocess, view: str = "crop") -> Preprocessing:
     """The preprocessing of a view through which boxes can be followed.
 
@@ -297,8 +303,7 @@ def viewed(preprocess: Preprocess, view: str = "crop") -> Preprocessing:
     >>> squash.crop(Image.new("RGB", (448, 112))).to_input([[0, 0, 100, 56]])
     array([[  0.,   0.,  50., 112.]])
     """
-    if view not in VIEWS:
-        raise InputError(f"There is no view {view!r}: take one of {', '.join(VIEWS)}.", field="view")
+    check_view(view)
     if not isinstance(preprocess, Preprocessing):
         raise InputError(
             "Boxes cannot be mapped through a preprocessing function of one's own: "

@@ -19,7 +19,7 @@ import squares
 from l2caf import datasets
 from l2caf.datasets import Sample
 from l2caf.datasets.loading import Batch
-from l2caf.errors import Cancelled, FileError, InputError, NetworkError
+from l2caf.errors import Cancelled, FileError, InputError, LayerError, NetworkError
 from l2caf.evaluation.localization import Localization
 from l2caf.evaluation.measurements import Mapped
 from l2caf.evaluation.retrieval import Retrieval
@@ -229,6 +229,27 @@ def test_what_differs_is_named(
     assert refused(trained) == "weights"
     monkeypatch.setattr("l2caf.runs.work.__version__", "9.9")
     assert refused(spec_of(made)) == "code"
+
+
+def test_a_run_that_came_to_nothing_stands_in_nobodys_way(
+    made: Path, samples: Sequence[Sample], tmp_path: Path
+) -> None:
+    with pytest.raises(LayerError):
+        run(spec_of(made, Localization(WORK.methods, layer="nowhere")), samples, tmp_path, size=5)
+    run(spec_of(made), samples, tmp_path, size=5)
+    run(spec_of(made), samples, tmp_path, size=5, executor=Nowhere())
+
+
+def test_a_refused_run_leaves_the_other_ones_rows_as_they_are(
+    made: Path, samples: Sequence[Sample], tmp_path: Path
+) -> None:
+    run(spec_of(made), samples, tmp_path, size=5)
+    rows = tmp_path / ROWS
+    rows.write_bytes(rows.read_bytes() + b'{"image": "half')  # as another process writes it
+    before = rows.read_bytes()
+    with pytest.raises(FileError, match="another methods"):
+        run(spec_of(made, Localization(("cam",))), samples, tmp_path, size=5)
+    assert rows.read_bytes() == before
 
 
 def test_the_hash_of_an_identity_follows_its_parts(made: Path, samples: Sequence[Sample]) -> None:

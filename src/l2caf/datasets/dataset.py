@@ -151,7 +151,7 @@ class Dataset:
         if count is None or count >= len(self.samples):
             return self
         if count < 1:
-            raise InputError(f"A limit of {count} images leaves nothing: give 1 or more.")
+            raise InputError(f"A limit of {count} images leaves nothing: give 1 or more.", field="limit")
         total = len(self.samples)
         return replace(self, samples=tuple(self.samples[number * total // count] for number in range(count)))
 

@@ -53,7 +53,7 @@ def cascade(network: nn.Module, inputs: Tensor, *, stages: int | None = STAGES) 
     `stages=None` makes every layer a stage of its own.
     """
     if stages is not None and stages < 2:
-        raise InputError(f"{stages} stages are too few: the logits layer and all layers make 2.")
+        raise InputError(f"{stages} stages are too few: the logits layer and all layers make 2.", field="stages")
     layers = layers_from_the_top(network, inputs)
     count = len(layers)
     steps = count if stages is None else min(stages, count)

@@ -71,8 +71,8 @@ class RowFile:
             raise FileError(
                 f"{folder} cannot be made ({error.strerror}): choose another place.", field="out"
             ) from error
-        path = folder / ABOUT
-        if path.exists():
+        path, (done, end) = folder / ABOUT, _finished(folder / ROWS)
+        if path.exists() and done:  # one that came to nothing, such as with an unknown layer, stands in nobody's way
             there = _read(path)
             if there.pop("identity", None) != identity.hash:
                 differing = identity.differing(there) or ["identity"]
@@ -84,7 +84,8 @@ class RowFile:
         else:
             with write_whole(path) as temporary:
                 temporary.write_text(json.dumps({"identity": identity.hash, **identity.parts}, indent=1) + "\n")
-        return cls(folder, _drop_what_was_cut_off(folder / ROWS))
+        _cut(folder / ROWS, end)
+        return cls(folder, done)
 
     def append(self, block: int, rows: Sequence[Row]) -> None:
         """Add the rows of a block, whole."""
@@ -114,17 +115,21 @@ def _read(path: Path) -> Row:
     return there
 
 
-def _drop_what_was_cut_off(path: Path) -> int:
-    """Shorten the file to its last finished block, and tell how many there are."""
+def _finished(path: Path) -> tuple[int, int]:
+    """How many blocks are finished, and where in the file the last of them ends."""
     if not path.exists():
-        return 0
+        return 0, 0
     blocks, end, position = 0, 0, 0
     with path.open("rb") as file:
         for line in file:
             position += len(line)
             if line.startswith(b'{"block":') and line.endswith(b"}\n"):
                 blocks, end = blocks + 1, position
-    if end < position:
+    return blocks, end
+
+
+def _cut(path: Path, end: int) -> None:
+    """Drop what follows the last finished block."""
+    if path.exists() and path.stat().st_size > end:
         with path.open("r+b") as file:
             file.truncate(end)
-    return blocks

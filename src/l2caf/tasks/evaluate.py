@@ -20,6 +20,7 @@ from ..evaluation.retrieval import Retrieval, RetrievalResult
 from ..evaluation.scores import MethodTable
 from ..files import write_whole
 from ..methods.table import METHODS
+from ..preprocessing import check_view
 from ..progress import Progress, silent
 from ..reports.localization import write_report
 from ..reports.neighbours import strips
@@ -63,6 +64,10 @@ class EvaluationRequest:
     view: str = "crop"
     limit: int | None = None
     batch: int = SIZE
+
+    def __post_init__(self) -> None:
+        check_view(self.view)
+        PROTOCOLS[self.protocol], datasets.LAYOUTS[self.dataset]
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,12 @@ class ClassBatches:
 
     def __post_init__(self) -> None:
         if self.each < 2:
-            raise InputError(f"{self.each} pictures of a class in a batch make no pair: give 2 or more.")
+            raise InputError(f"{self.each} pictures of a class in a batch make no pair: give 2 or more.", field="each")
         if self.classes < 2 or len(self._members) < 2:
             raise DatasetError(
                 f"{min(self.classes, len(self._members))} class in a batch leaves nothing to tell apart: "
-                "give pictures of 2 classes or more."
+                "give pictures of 2 classes or more.",
+                field="classes" if self.classes < 2 else None,
             )
         for label, members in self._members.items():
             if len(members) < 2:

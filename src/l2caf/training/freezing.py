@@ -58,7 +58,7 @@ class Cut:
                     self.trunk(images)
             except _Reached as reached:
                 return reached.features
-        raise InputError(f"The network never comes to {self.at}: freeze it at another module.")
+        raise InputError(f"The network never comes to {self.at}: freeze it at another module.", field="freeze")
 
     def _check(self, probe: Tensor) -> None:
         with torch.no_grad():
