@@ -17,7 +17,7 @@ import squares
 from l2caf.cli.app import run
 from l2caf.errors import FileError, InputError
 from l2caf.evaluation.localization import Localization, LocalizationResult, summarise
-from l2caf.evaluation.measurements import THRESHOLDS, Mapped, Measurement, Overlap, row_of
+from l2caf.evaluation.measurements import THRESHOLDS, MapOverlap, Mapped, Measurement, row_of
 from l2caf.evaluation.scores import tables_of
 from l2caf.retrieval.embed import ImageVector
 from l2caf.runs.rows import Identity, RowFile, Unusable
@@ -218,7 +218,7 @@ def test_a_scripted_table_gives_known_scores() -> None:
             method="l2caf",
             label=1,
             top=(1, 2) if number < 2 else (2, 1),
-            overlap=Overlap(
+            overlap=MapOverlap(
                 iou=(0.9 if number % 2 else 0.1,) * len(THRESHOLDS),
                 best_iou=(0.6,) * len(THRESHOLDS),
                 pointed=number == 0,
@@ -241,7 +241,7 @@ def test_a_scripted_table_gives_known_scores() -> None:
         Unusable("a.png", "it is empty"),
         ImageVector("a.png", 3, (0.5, -1.0)),
         Mapped("a.png", "cam"),
-        Mapped("a.png", "cam", None, (2, 1), "global", Overlap((0.5,), (0.6,), True, 0.25)),
+        Mapped("a.png", "cam", None, (2, 1), "global", MapOverlap((0.5,), (0.6,), True, 0.25)),
     ],
 )
 def test_rows_come_back_as_they_were(row: Measurement) -> None:

@@ -20,7 +20,7 @@ from l2caf.cli import main
 from l2caf.errors import Cancelled, InputError, MethodError, NetworkError
 from l2caf.evaluation.randomize import cascade, layers_from_the_top, randomize
 from l2caf.evaluation.sanity import sanity_check
-from l2caf.evaluation.similarity import MEASURES, gradient_similarity, rank_correlation, structural_similarity
+from l2caf.evaluation.similarity import SIMILARITIES, gradient_similarity, rank_correlation, structural_similarity
 from l2caf.evaluation.verdicts import Verdict
 from l2caf.heads.head import Head
 from l2caf.methods.method import Maps, Method
@@ -166,7 +166,7 @@ def test_all_methods_are_measured_at_every_stage(network: nn.Module, images: Ten
     assert calls == [("randomising", done, 6) for done in range(1, 7)]
     assert found.depths == [0, 1, 2, 4] or found.depths == [0, 1, 3, 4]
     for name, method in found.methods.items():
-        assert set(method.control) == set(method.similarity) >= {f"shown-{measure}" for measure in MEASURES}
+        assert set(method.control) == set(method.similarity) >= {f"shown-{measure}" for measure in SIMILARITIES}
         for values in method.similarity.values():
             assert values.shape == (2, 3, 6)
             assert np.isfinite(values).all()
@@ -286,7 +286,7 @@ def test_measures_are_those_of_scipy_and_scikit_image() -> None:
     assert gradient_similarity(one, other) == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
+@pytest.mark.parametrize("measure", SIMILARITIES.values(), ids=list(SIMILARITIES))
 def test_measures_of_equal_and_of_empty_maps(measure: Callable[..., float]) -> None:
     heat = np.random.default_rng(1).random((32, 32))
     empty = np.zeros((32, 32))
@@ -339,7 +339,7 @@ def test_a_method_that_gives_up_on_the_way_is_named_and_the_rest_goes_on(network
 def test_figures_show_every_method(network: nn.Module, images: Tensor) -> None:
     found = sanity_check(network, images, seeds=2, stages=3)
     figure = plot(found, title="t")
-    assert len(figure.axes) == len(MEASURES)
+    assert len(figure.axes) == len(SIMILARITIES)
     solid = [line for line in figure.axes[0].lines if line.get_linestyle() == "-"]
     assert len(solid) == len(METHODS.default_in("evaluate"))
     picture = sheet(found, Image.new("RGB", (64, 64)))
@@ -401,7 +401,7 @@ def test_one_photograph_is_joined_by_the_installed_ones(folder: Path, capsys: py
     [
         ("sanity nope.png", "nope.png"),
         ("sanity --method edges", "no method 'edges'"),
-        ("sanity --stages 1", "--stages 1"),
+        ("sanity --stages 1", "--stages: 1"),
         ("sanity --seeds 0", "seeds"),
         ("sanity p0.png -n nothing", "no network 'nothing'"),
     ],

@@ -16,7 +16,7 @@ import l2caf.evaluation.timing as timing_module
 from l2caf.cli import main
 from l2caf.errors import CatalogueError, InputError
 from l2caf.evaluation.published import published
-from l2caf.evaluation.timing import NETWORKS, TITLES, Times, paper_seconds, side_by_side, time_network
+from l2caf.evaluation.timing import NETWORKS, TIMED, Times, paper_seconds, side_by_side, time_network
 from l2caf.networks import untrained
 from l2caf.networks.catalogue import load
 from l2caf.networks.model import Model
@@ -57,7 +57,7 @@ def test_every_way_to_a_map_is_timed(make: Callable[[], nn.Module], solver: str)
     network = seeded(make)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     found = time_network(model("mine", network), pixels(1), rounds=2, progress=lambda *told: calls.append(told[:3]))
-    assert list(found.seconds) == list(TITLES)
+    assert list(found.seconds) == list(TIMED)
     assert all(seconds > 0 for seconds in found.seconds.values())
     assert found.solver == solver
     assert found.extrapolated == ("vanilla",)
@@ -103,7 +103,7 @@ def test_the_extrapolation_counts_one_run_of_the_whole_network_a_step(monkeypatc
 
 
 def test_a_slow_descent_is_run_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(timing_module, "QUICK", 0.0)
     found = time_network(model("mine", seeded(pooled)), pixels(1), rounds=2)
     assert found.rounds["fast"] == 1
     assert found.rounds["l2caf"] == 2
@@ -149,7 +149,7 @@ def test_the_papers_figures_are_all_there() -> None:
 def test_the_figure_has_a_bar_for_everything() -> None:
     found = time_network(model("torchvision:vgg16", seeded(pooled)), pixels(1), rounds=1)
     figure = plot([found, found], machine="m")
-    assert [len(axes.patches) for axes in figure.axes] == [2 * len(TITLES), 2 * 3]
+    assert [len(axes.patches) for axes in figure.axes] == [2 * len(TIMED), 2 * 3]
     assert figure.axes[0].get_yscale() == "log"
     hatched = [bar for bar in figure.axes[0].patches if bar.get_hatch()]
     assert len(hatched) == 2
@@ -183,7 +183,7 @@ def test_the_command_writes_a_document_and_a_figure(folder: Path, capsys: pytest
     assert main("time nets.py:tiny --rounds 1 --out o --json".split()) == 0
     document = json.loads(capsys.readouterr().out)
     (timing,) = document["networks"]
-    assert set(timing["seconds"]) == set(TITLES)
+    assert set(timing["seconds"]) == set(TIMED)
     assert sorted(path.name for path in Path("o").iterdir()) == ["time.json", "time.png"]
     assert main("time nets.py:tiny --rounds 1".split()) == 0
     assert "vanilla descent" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,12 @@ class TestGrid:
         assert full.width > bare.width
         assert full.height > bare.height + 60
         assert np.asarray(full)[:30].min() < 60, "the heading is dark on white"
+
+    def test_a_word_of_a_label_is_not_cut_off(self) -> None:
+        short, long = (
+            grid([[grey_image()]], row_labels=[word], cell_height=150).width for word in ("a", "Grad-CAM-abs")
+        )
+        assert long - short == math.ceil(font(12, bold=True).getlength("Grad-CAM-abs")) - 75
 
     def test_extreme_pictures_fit(self) -> None:
         sheet = grid([[grey_image(10_000, 50), grey_image(1, 1), grey_image(50, 10_000)]], cell_height=100)

@@ -143,7 +143,8 @@ def _words(given: list[str]) -> dict[str, str]:
             option = max(parameter.opts, key=len)  # --top, not -k
             words |= {parameter.name: option, option.lstrip("-").replace("-", "_"): option}
         else:
-            words[parameter.name] = parameter.metavar or parameter.name.upper()
+            word = parameter.metavar or parameter.name.upper()
+            words |= {parameter.name: word, word.lower(): word}  # several are a list by name, and one by metavar
     return words
 
 

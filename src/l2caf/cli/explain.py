@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..tasks.explain import ExplainResult
     from ..tasks.explained import Written
 
-SHOWN = 100  # rows of the closing table; a folder of thousands would bury the summary
+MOST_ROWS = 100  # rows of the closing table; a folder of thousands would bury the summary
 
 
 def command(
@@ -118,9 +118,9 @@ def _report(result: ExplainResult, out: Path) -> None:
     console = terminal.output()
     columns = ["file", "predicted", "layer", "solver", "outcome", "picture"]
     written = result.written
-    console.print(terminal.table(columns, (_row(one) for one in written[:SHOWN])))
-    if len(written) > SHOWN:
-        console.print(f"… and {len(written) - SHOWN} more")
+    console.print(terminal.table(columns, (_row(one) for one in written[:MOST_ROWS])))
+    if len(written) > MOST_ROWS:
+        console.print(f"… and {len(written) - MOST_ROWS} more")
     skipped = f", {len(result.failed)} skipped" if result.failed else ""
     plural = "" if len(written) == 1 else "s"
     console.print(f"{len(written)} photograph{plural} explained{skipped}; pictures in {out}", highlight=False)

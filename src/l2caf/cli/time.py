@@ -60,22 +60,22 @@ def command(
 
 
 def _report(result: TimeResult) -> None:
-    from ..evaluation.timing import TITLES
+    from ..evaluation.timing import TIMED
     from ..tasks.time import short
 
     console = terminal.output()
-    columns = ["network", "weights", "solver", *TITLES.values(), "steps"]
+    columns = ["network", "weights", "solver", *TIMED.values(), "steps"]
     rows = []
     for timing in result.timings:
         cells = [
             ("~" if name in timing.extrapolated else "") + short(timing.seconds[name])
             if name in timing.seconds
             else "-"
-            for name in TITLES
+            for name in TIMED
         ]
         rows.append([timing.network, timing.weights, timing.solver, *cells, str(timing.steps)])
         if timing.paper:
-            cells = [short(timing.paper[name]) if name in timing.paper else "" for name in TITLES]
+            cells = [short(timing.paper[name]) if name in timing.paper else "" for name in TIMED]
             rows.append(["  in the paper", "trained", "", *cells, ""])
     console.print(terminal.table(columns, rows, right=columns[3:]))
     console.print(
@@ -90,5 +90,5 @@ def _report(result: TimeResult) -> None:
         )
     for timing in result.timings:
         for name, refusal in timing.refused.items():
-            console.print(f"{timing.network}, {TITLES[name]}: {refusal}", highlight=False, markup=False)
+            console.print(f"{timing.network}, {TIMED[name]}: {refusal}", highlight=False, markup=False)
     console.print(", ".join(map(str, result.written)), highlight=False, soft_wrap=True)

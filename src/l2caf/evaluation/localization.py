@@ -31,7 +31,7 @@ from .measurements import (
     row_of,
 )
 from .metrics import classified
-from .scores import Comparison, MethodTable, compare, tables_of
+from .scores import MethodTable, ScoreComparison, compare_scores, tables_of
 
 if TYPE_CHECKING:
     from ..heatmap import Heatmap
@@ -114,7 +114,7 @@ class LocalizationResult:
     network: str
     view: str
     classification: Mapping[str, Interval]
-    comparison: Comparison
+    comparison: ScoreComparison
     bad: Mapping[str, str]
     published: str | None = None
 
@@ -145,7 +145,7 @@ def summarise(
         network=network,
         view=work.view,
         classification=_classification(first),
-        comparison=compare(
+        comparison=compare_scores(
             tables, work.thresholds, threshold=THRESHOLD, measures=_measures(first), images=len(first.images)
         ),
         bad={row.image: row.error for row in found if isinstance(row, Unusable)},

@@ -32,7 +32,7 @@ DIGITS = 9  # more than any score needs, and few enough that a file does not dro
 
 
 @dataclass(frozen=True)
-class Overlap:
+class MapOverlap:
     """How one map meets the boxes of its image.
 
     iou, best_iou   at each threshold: of the largest component's box, and of the best of all components' boxes
@@ -61,7 +61,7 @@ class Mapped:
     label: int | None = None
     top: tuple[int, ...] | None = None
     outcome: str | None = None
-    overlap: Overlap | None = None
+    overlap: MapOverlap | None = None
 
     def as_dict(self) -> Row:
         row: Row = {"image": self.image, "method": self.method}
@@ -90,7 +90,7 @@ def row_of(row: Row) -> Measurement:
     top = row.get("top")
     overlap = None
     if "iou" in row:
-        overlap = Overlap(tuple(row["iou"]), tuple(row["best_iou"]), row["pointed"], row["foreground"])
+        overlap = MapOverlap(tuple(row["iou"]), tuple(row["best_iou"]), row["pointed"], row["foreground"])
     return Mapped(
         row["image"], row["method"], row.get("label"), None if top is None else tuple(top), row.get("outcome"), overlap
     )
@@ -107,7 +107,7 @@ class MapWork(Work):
         """The heatmap of each method; maps are not kept while thousands are measured, so a report makes some anew."""
 
 
-def overlaps_of(maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[float]) -> list[Overlap | None]:
+def overlaps_of(maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[float]) -> list[MapOverlap | None]:
     """How the maps (methods, H, W) of one image meet its boxes (n, 4), per method; None where it has no box."""
     if not len(boxes):
         return [None for _ in maps]
@@ -115,7 +115,7 @@ def overlaps_of(maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[fl
     height, width = maps.shape[-2:]
     foreground = round(foreground_ratio(boxes, width=width, height=height), DIGITS)
     return [
-        Overlap(_rounded(overlap.largest[number]), _rounded(overlap.best[number]), pointed(heat, boxes), foreground)
+        MapOverlap(_rounded(overlap.largest[number]), _rounded(overlap.best[number]), pointed(heat, boxes), foreground)
         for number, heat in enumerate(maps)
     ]
 
@@ -137,5 +137,5 @@ def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(round(float(value), DIGITS) for value in values)
 
 
-def _listed(overlap: Overlap) -> Row:
+def _listed(overlap: MapOverlap) -> Row:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(overlap).items()}

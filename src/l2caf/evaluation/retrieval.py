@@ -33,7 +33,7 @@ from .measurements import (
     row_of,
 )
 from .published import PaperRetrieval
-from .scores import Comparison, MethodTable, compare, tables_of
+from .scores import MethodTable, ScoreComparison, compare_scores, tables_of
 
 if TYPE_CHECKING:
     from ..heatmap import Heatmap
@@ -184,7 +184,7 @@ class RetrievalResult:
     normalized: bool
     classes: int
     retrieval: Mapping[str, Interval]
-    comparison: Comparison
+    comparison: ScoreComparison
     bad: Mapping[str, str]
     published: tuple[PaperRetrieval, ...] = ()
 
@@ -230,7 +230,9 @@ def summarise(
         normalized=model.normalized,
         classes=near.classes,
         retrieval=near.scores(),
-        comparison=compare(tables, work.thresholds, threshold=THRESHOLD, measures=MEASURED, images=len(near.images)),
+        comparison=compare_scores(
+            tables, work.thresholds, threshold=THRESHOLD, measures=MEASURED, images=len(near.images)
+        ),
         bad={row.image: row.error for row in found if isinstance(row, Unusable)},
         published=published,
     )

@@ -24,13 +24,12 @@ from ..methods.attention_filter import AttentionFilter, as_objective
 from ..methods.method import Method
 from ..methods.table import METHODS, MethodEntry
 from ..networks.untrained import measure_statistics
-from ..objectives.output import ClassOblivious
 from ..progress import Progress, silent
 from ..recorder import record
 from ..recording.borrow import unwrap
 from ..recording.inputs import Select
 from .randomize import STAGES, Stage, cascade, randomize
-from .similarity import MEASURES
+from .similarity import SIMILARITIES
 from .verdicts import MethodSanity, Sanity
 
 Floats = npt.NDArray[np.float32]
@@ -180,7 +179,7 @@ def _compared(before: _Views, after: _Views) -> _Row:
     values = {
         f"{view}-{measure}": [compare(one, other) for one, other in zip(old, new, strict=True)]
         for view, old, new in _pairs(before, after)
-        for measure, compare in MEASURES.items()
+        for measure, compare in SIMILARITIES.items()
     }
     return _Row(values, [not heat.any() for heat in after.shown])
 
@@ -189,7 +188,7 @@ def _control(before: _Views) -> dict[str, npt.NDArray[np.float64]]:
     """How alike each image's map is to those of the other images, on average."""
     found = {}
     for view, maps, _ in _pairs(before, before):
-        for measure, compare in MEASURES.items():
+        for measure, compare in SIMILARITIES.items():
             alike = np.full((len(maps), len(maps)), np.nan)
             for i, j in zip(*np.triu_indices(len(maps), 1), strict=True):
                 alike[i, j] = alike[j, i] = compare(maps[i], maps[j])
@@ -248,7 +247,8 @@ def _predicted(head: Head) -> list[int]:
 
 
 def _is_oblivious(method: Method) -> bool:
-    return isinstance(method, AttentionFilter) and isinstance(as_objective(method.objective), ClassOblivious)
+    """Whether it asks what keeps the output: only such a question needs a head that feels scale."""
+    return isinstance(method, AttentionFilter) and as_objective(method.objective).needs_scale
 
 
 def _makers(methods: Sequence[str] | Mapping[str, MakesMethod]) -> dict[str, MakesMethod]:

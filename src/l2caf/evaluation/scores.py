@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from .box_accuracy import V1_NEEDED, V2_NEEDED, box_accuracy, box_accuracy_interval
 from .intervals import Interval, mean_interval, paired_difference
-from .measurements import Mapped, Overlap
+from .measurements import MapOverlap, Mapped
 from .metrics import foreground_histogram, localised, located
 
 BEYOND_HALF = float(np.nextafter(0.5, 1))  # retrieval asks for an IoU above one half, classification for at least that
@@ -93,7 +93,7 @@ class Foreground:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ScoreComparison:
     """The methods on the same images: their scores, the difference of every two, and how large the objects are.
 
     images      how many were measured; those without a box count here and in no score
@@ -123,7 +123,7 @@ class Comparison:
 
 def tables_of(rows: Iterable[Mapped], methods: Sequence[str]) -> dict[str, MethodTable]:
     """Sort the rows of images with a box into one table per method."""
-    found: dict[str, dict[str, tuple[Mapped, Overlap]]] = {method: {} for method in methods}
+    found: dict[str, dict[str, tuple[Mapped, MapOverlap]]] = {method: {} for method in methods}
     for row in rows:
         if row.overlap is not None:
             found[row.method][row.image] = row, row.overlap
@@ -133,7 +133,7 @@ def tables_of(rows: Iterable[Mapped], methods: Sequence[str]) -> dict[str, Metho
     return {method: _table([several[image] for image in images]) for method, several in found.items()}
 
 
-def _table(rows: Sequence[tuple[Mapped, Overlap]]) -> MethodTable:
+def _table(rows: Sequence[tuple[Mapped, MapOverlap]]) -> MethodTable:
     return MethodTable(
         images=[row.image for row, _ in rows],
         labels=[row.label for row, _ in rows],
@@ -145,21 +145,21 @@ def _table(rows: Sequence[tuple[Mapped, Overlap]]) -> MethodTable:
     )
 
 
-def compare(
+def compare_scores(
     tables: Mapping[str, MethodTable],
     thresholds: Sequence[float],
     *,
     threshold: float,
     measures: Sequence[str],
     images: int,
-) -> Comparison:
+) -> ScoreComparison:
     """Score every method, and every two against one another, in per cent with 95 % intervals."""
     place = list(thresholds).index(threshold)
     covered = None
     if tables:
         counts, edges = foreground_histogram(next(iter(tables.values())).foreground)
         covered = Foreground(tuple(counts.tolist()), tuple(edges.tolist()))
-    return Comparison(
+    return ScoreComparison(
         images=images,
         threshold=threshold,
         thresholds=tuple(thresholds),

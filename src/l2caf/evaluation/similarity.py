@@ -66,14 +66,14 @@ def gradient_similarity(one: Floats, other: Floats) -> float:
     return float(np.corrcoef(first, second)[0, 1])
 
 
-MEASURES: Mapping[str, Callable[[Floats, Floats], float]] = {
+SIMILARITIES: Mapping[str, Callable[[Floats, Floats], float]] = {
     "rank": rank_correlation,
     "ssim": structural_similarity,
     "hog": gradient_similarity,
 }
 """The measures by their short names."""
 
-TITLES: Mapping[str, str] = {"rank": "rank correlation", "ssim": "SSIM", "hog": "HOG similarity"}
+SIMILARITY_TITLES: Mapping[str, str] = {"rank": "rank correlation", "ssim": "SSIM", "hog": "HOG similarity"}
 
 
 def _check(one: Floats, other: Floats) -> None:

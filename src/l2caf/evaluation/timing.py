@@ -32,7 +32,7 @@ NETWORKS = (
     "torchvision:densenet161",
     "torchvision:vgg16",
 )
-TITLES = {
+TIMED = {
     "forward": "the network alone",
     "gradcam": "Grad-CAM",
     "l2caf": "L2-CAF, solved",
@@ -42,7 +42,7 @@ TITLES = {
 """What is timed, quickest first: the last two are the paper's own procedure."""
 ROUNDS = 5
 EXTRA = 2  # what is told beside the rounds: one descent to its end, and a round to warm up
-PATIENCE = 2.0  # seconds: a descent that takes longer is not run in every round
+QUICK = 2.0  # seconds: a descent that takes longer is not run in every round
 SHORT, LONG = 1, 4  # steps of the vanilla form that are really taken: their difference is the cost of a step
 _PAPER_NAMES = {"densenet161": "DenseNet-161", "vgg16": "VGG", "googlenet": "GoogLeNet"}
 _PAPER_ROWS = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "grad_cam"}
@@ -89,21 +89,21 @@ def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress:
     solution = heatmap.solved
     candidates, refused = _candidates(network, image)
     fast, steps = _once(network, image)
-    if fast <= PATIENCE:
+    if fast <= QUICK:
         candidates["fast"] = lambda: explain(network, image, solver=GradientDescent()).maps
     stage, total = f"timing {model.name}", rounds + EXTRA
     progress(stage, 1, total)
     times = side_by_side(candidates, rounds=rounds, warm_up=1, stage=stage, progress=part(progress, 1, total))
-    seconds = {name: times.seconds(name) for name in candidates if name in TITLES}
+    seconds = {name: times.seconds(name) for name in candidates if name in TIMED}
     seconds.setdefault("fast", fast)
-    counts = dict.fromkeys(seconds, rounds) | ({} if fast <= PATIENCE else {"fast": 1})
+    counts = dict.fromkeys(seconds, rounds) | ({} if fast <= QUICK else {"fast": 1})
     if "vanilla" not in refused:
         seconds["vanilla"], counts["vanilla"] = _extrapolated(times, steps), rounds
     return Timing(
         network=model.name,
         weights=model.weights,
         layer=heatmap.layer,
-        seconds={name: seconds[name] for name in TITLES if name in seconds},
+        seconds={name: seconds[name] for name in TIMED if name in seconds},
         rounds=counts,
         steps=steps,
         extrapolated=("vanilla",) if "vanilla" in seconds else (),

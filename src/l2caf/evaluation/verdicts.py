@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from .intervals import Interval, interval_of
 from .randomize import Stage
-from .similarity import MEASURES
+from .similarity import SIMILARITIES
 
 Floats = npt.NDArray[np.float64]
 
@@ -99,16 +99,16 @@ class MethodSanity:
 
     def at(self, stage: int, *, view: str = "shown") -> Finding:
         """What was found at a stage, in the maps as they are shown or with their signs (`view="signed"`)."""
-        alike = {measure: self.similarity[f"{view}-{measure}"][:, stage] for measure in MEASURES}
-        control = {measure: self.control[f"{view}-{measure}"] for measure in MEASURES}
-        table = np.stack([np.stack([alike[m].mean(axis=0), control[m]], axis=1) for m in MEASURES], axis=1)
+        alike = {measure: self.similarity[f"{view}-{measure}"][:, stage] for measure in SIMILARITIES}
+        control = {measure: self.control[f"{view}-{measure}"] for measure in SIMILARITIES}
+        table = np.stack([np.stack([alike[m].mean(axis=0), control[m]], axis=1) for m in SIMILARITIES], axis=1)
         by_seed = [
-            float(_kept(np.stack([[[alike[m][seed].mean(), control[m].mean()] for m in MEASURES]]))[0])
+            float(_kept(np.stack([[[alike[m][seed].mean(), control[m].mean()] for m in SIMILARITIES]]))[0])
             for seed in range(len(self.empty))
         ]
         return Finding(
-            similarity={m: interval_of(lambda means: means, alike[m].mean(axis=0)) for m in MEASURES},
-            control={m: float(control[m].mean()) for m in MEASURES},
+            similarity={m: interval_of(lambda means: means, alike[m].mean(axis=0)) for m in SIMILARITIES},
+            control={m: float(control[m].mean()) for m in SIMILARITIES},
             kept=interval_of(_kept, table),
             by_seed=tuple(by_seed),
         )

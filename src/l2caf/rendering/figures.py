@@ -37,6 +37,21 @@ def plain(axes: Any) -> None:
     axes.set_axisbelow(True)
 
 
+def framed(made: Figure, axes: Any, *, title: str, note: str) -> None:
+    """Put the title above all panels, and below them the legend of the lines and bars of one, headed by a note."""
+    shown, labels = axes.get_legend_handles_labels()
+    made.legend(
+        shown,
+        labels,
+        loc="outside lower center",
+        ncols=len(shown),
+        frameon=False,
+        title=note,
+        title_fontproperties={"size": 9},
+    )
+    made.suptitle(title, fontweight="bold", x=0.01, ha="left")
+
+
 def save(made: Figure, path: Path) -> Path:
     """Write a figure, whole or not at all."""
     with write_whole(path) as temporary:

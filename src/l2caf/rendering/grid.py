@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def grid(
     pictures = [[_fit(picture, cell_height) for picture in row] for row in rows]
     columns = _column_widths(pictures, narrowest=round(cell_height * 0.75))
     size = max(12, cell_height // 16)
-    left = GAP + (cell_height // 2 + GAP if row_labels else 0)
+    left = GAP + (_label_width(row_labels, size, cell_height) + GAP if row_labels else 0)
     width = left + sum(columns) + GAP * len(columns)
     sheet = _Sheet(width=width, left=left, columns=columns)
     sheet.paragraph(heading, size=round(size * 1.3), bold=True, color=INK)
@@ -117,6 +118,13 @@ class _Sheet:
 
     def _middle(self, column: int) -> float:
         return self.left + sum(self.columns[:column]) + GAP * column + self.columns[column] / 2
+
+
+def _label_width(labels: Sequence[str], size: int, height: int) -> int:
+    """Half a cell, and as much more as the longest word needs, to the width of a cell: words are not broken."""
+    letters = font(size, bold=True)
+    words = [letters.getlength(word) for label in labels for word in label.split()]
+    return max(height // 2, min(math.ceil(max(words, default=0)), height))
 
 
 def _leading(size: int) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..evaluation.localization import LocalizationResult
 from ..evaluation.published import localisation_rows
 from .page import shown, table, unread, write_page
-from .sections import curve, differences, histogram, note_on_scores, scores, telling_images
+from .sections import compared_in_full, note_on_scores, scores, telling_images
 from .tiles import Tile
 
 
@@ -27,12 +27,7 @@ def write_report(
         "<h2>Scores</h2>",
         scores(result.comparison, _note(result)),
         _published(result),
-        "<h2>One method against another, on the same images</h2>",
-        differences(result.comparison),
-        "<h2>Localisation against the threshold</h2>",
-        curve(result.comparison),
-        "<h2>How much of the picture the objects cover</h2>",
-        histogram(result.comparison.foreground),
+        *compared_in_full(result.comparison),
         *telling_images(result.comparison, gallery),
     ]
     return write_page(path, parts, title=title, settings=settings)

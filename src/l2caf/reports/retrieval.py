@@ -10,7 +10,7 @@ from ..evaluation.retrieval import RETRIEVAL_MEASURES, RetrievalResult
 from ..methods.table import METHODS
 from .neighbours import Strip, as_html
 from .page import shown, table, unread, write_page
-from .sections import curve, differences, histogram, note_on_scores, scores, telling_images
+from .sections import compared_in_full, note_on_scores, scores, telling_images
 from .tiles import Tile
 
 
@@ -34,12 +34,7 @@ def write_retrieval_report(
             "<h2>Localisation</h2>",
             scores(result.comparison, loc),
             _published(result),
-            "<h2>One method against another, on the same images</h2>",
-            differences(result.comparison),
-            "<h2>Localisation against the threshold</h2>",
-            curve(result.comparison),
-            "<h2>How much of the picture the objects cover</h2>",
-            histogram(result.comparison.foreground),
+            *compared_in_full(result.comparison),
         ]
     parts += telling_images(result.comparison, gallery)
     return write_page(path, parts, title=title, settings=settings)

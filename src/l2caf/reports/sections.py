@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import cycle
 
-from ..evaluation.scores import MEASURES, Comparison, Foreground
+from ..evaluation.scores import MEASURES, Foreground, ScoreComparison
 from ..methods.table import METHODS
 from ..rendering.figures import COLORS, figure, plain
 from .page import shown, svg, table
 from .tiles import Tile, embedded
 
 
-def scores(compared: Comparison, note: str) -> str:
+def scores(compared: ScoreComparison, note: str) -> str:
     """Every measure of every method, the best of each in bold, and a note below."""
     measures = compared.measures
     best = {m: max(found.measures[m].value for found in compared.methods.values()) for m in measures}
@@ -29,7 +29,7 @@ def scores(compared: Comparison, note: str) -> str:
     return f"{table(head, rows)}<p class=note>{escape(note)}</p>"
 
 
-def note_on_scores(compared: Comparison) -> str:
+def note_on_scores(compared: ScoreComparison) -> str:
     """What the numbers of the scores are."""
     return (
         f"Per cent of {compared.images} images, with 95 % intervals; boxes at {100 * compared.threshold:.0f} % of "
@@ -37,7 +37,7 @@ def note_on_scores(compared: Comparison) -> str:
     )
 
 
-def differences(compared: Comparison) -> str:
+def differences(compared: ScoreComparison) -> str:
     """Every two methods on the same images."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for row in compared.differences:
@@ -55,7 +55,7 @@ def differences(compared: Comparison) -> str:
     return table(["", *(MEASURES[measure] for measure in measures)], lines) + f"<p class=note>{note}</p>"
 
 
-def curve(compared: Comparison) -> str:
+def curve(compared: ScoreComparison) -> str:
     """Located images against the threshold."""
     made = figure(7.5, 3.6)
     axes = made.add_subplot()
@@ -91,7 +91,19 @@ def histogram(covered: Foreground | None) -> str:
     return svg(made)
 
 
-def telling_images(compared: Comparison, gallery: Mapping[str, list[Tile]]) -> list[str]:
+def compared_in_full(compared: ScoreComparison) -> list[str]:
+    """What every page tells after its scores: differences, the threshold curve, and the size of the objects."""
+    return [
+        "<h2>One method against another, on the same images</h2>",
+        differences(compared),
+        "<h2>Localisation against the threshold</h2>",
+        curve(compared),
+        "<h2>How much of the picture the objects cover</h2>",
+        histogram(compared.foreground),
+    ]
+
+
+def telling_images(compared: ScoreComparison, gallery: Mapping[str, list[Tile]]) -> list[str]:
     """The images on which methods do best, worst, and disagree."""
     methods = list(compared.methods)
     parts = []

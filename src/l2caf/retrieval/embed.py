@@ -29,7 +29,7 @@ _NOT_FINITE = "an embedding that holds NaN or infinity; look at the picture, or 
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded:
+class EmbeddedPictures:
     """Pictures as vectors (N, d), raw as the network gave them, with their names and labels in the same order."""
 
     vectors: Vectors
@@ -91,7 +91,7 @@ def embed(
     size: int = 32,
     executor: Executor | None = None,
     progress: Progress = silent,
-) -> Embedded:
+) -> EmbeddedPictures:
     """Embed pictures in blocks; one that cannot be read or embedded is left out and named with the reason."""
     vectors: list[Vectors] = []
     names: list[str] = []
@@ -108,7 +108,7 @@ def embed(
         names.append(found.image)
         labels.append(found.label)
     stacked = np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
-    return Embedded(stacked, tuple(names), tuple(labels), tuple(bad))
+    return EmbeddedPictures(stacked, tuple(names), tuple(labels), tuple(bad))
 
 
 def vectors_of(model: Model, inputs: Tensor | npt.NDArray[np.floating]) -> Tensor:

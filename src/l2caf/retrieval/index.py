@@ -25,7 +25,7 @@ from ..progress import Progress, silent
 from ..runs.executor import Executor
 from ..runs.spec import RunSpec
 from ..runs.work import Built
-from .embed import Embedded, Vectors, embed, on_sphere
+from .embed import EmbeddedPictures, Vectors, embed, on_sphere
 
 if TYPE_CHECKING:
     from ..networks.model import Model
@@ -75,7 +75,7 @@ class Index:
         return cls(on_sphere(given) if normalized else given, tuple(names), normalized, **more)
 
     @classmethod
-    def made_by(cls, model: Model, embedded: Embedded, *, stamp: str = "") -> Index:
+    def made_by(cls, model: Model, embedded: EmbeddedPictures, *, stamp: str = "") -> Index:
         """Index what a network made of pictures."""
         return cls.of(
             embedded.vectors,

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 RESULTS, REPORT = "results.json", "report.html"
 PROTOCOLS = Table(
     "protocol",
-    Entry("localisation", "boxes of the maps", "l2caf.tasks.evaluate:localise"),
-    Entry("retrieval", "R@K, NMI and LOC of an embedding", "l2caf.tasks.evaluate:retrieve"),
+    Entry("localisation", "boxes of the maps", "l2caf.tasks.evaluate:evaluate_localisation"),
+    Entry("retrieval", "R@K, NMI and LOC of an embedding", "l2caf.tasks.evaluate:evaluate_retrieval"),
 )
 
 
@@ -89,7 +89,7 @@ def evaluate(
     return evaluation
 
 
-def localise(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
+def evaluate_localisation(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
     """How well the maps find the objects."""
     if request.part is not None:
         raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="part")
@@ -124,7 +124,7 @@ def localise(request: EvaluationRequest, executor: Executor | None, progress: Pr
     return Evaluation(result, write_report(request.out / REPORT, result, telling, title=title, settings=shown))
 
 
-def retrieve(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
+def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
     """What an embedding retrieves, and where it looks."""
     methods = retrieval.ordered(request.methods or retrieval.DEFAULT_METHODS)
     dataset, part = part_of(request.dataset, request.root, part=request.part, network=request.network.network)

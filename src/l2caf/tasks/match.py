@@ -162,17 +162,17 @@ def sheet(matches: Matches, style: Style, *, cell_height: int = 288) -> Image.Im
     )
 
 
-def readable(group: str) -> str:
+def folder_title(group: str) -> str:
     """A folder's name as people write it.
 
-    >>> readable("birds/005.Crested_Auklet")
+    >>> folder_title("birds/005.Crested_Auklet")
     'Crested Auklet'
     """
     return _NUMBER.sub("", group.rpartition("/")[2]).replace("_", " ")
 
 
 def _title(pair: Pair, unit: str) -> str:
-    name = readable(pair.group) or pair.file.name
+    name = folder_title(pair.group) or pair.file.name
     return f"#{pair.rank} {name}\n{unit} {pair.score:.2f}"
 
 

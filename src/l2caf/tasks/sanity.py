@@ -15,7 +15,7 @@ from ..files import write_json
 from ..images import open_image, save_picture
 from ..methods.table import METHODS
 from ..progress import Progress, silent
-from ..rendering.figures import COLORS, figure, plain, save
+from ..rendering.figures import COLORS, figure, framed, plain, save
 from ..rendering.grid import grid
 from ..rendering.overlay import overlay
 from .network_choice import NetworkChoice
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..evaluation.verdicts import Sanity
     from ..networks.model import Model
 
-FEW = 3  # photographs; with fewer there is too little to compare with, and the installed ones join in
+LEAST = 3  # photographs; with fewer there is too little to compare with, and the installed ones join in
 ACROSS = 7  # stages of the sheet, at most
 
 
@@ -122,7 +122,7 @@ def _photographs(request: SanityRequest, skipped: Skipped) -> dict[str, Image.Im
             skipped(Failed(file, error))
     if files and not opened:
         raise InputError(f"None of the {len(files)} photographs can be read: give others.", field="images")
-    if len(opened) < FEW:
+    if len(opened) < LEAST:
         opened |= {str(sample_path(name)): open_image(sample_path(name)) for name in SAMPLES}
     return opened
 
@@ -132,13 +132,13 @@ def plot(sanity: Sanity, *, title: str = "") -> Figure:
 
     The band reaches from the lowest seed to the highest; the dashed line of the same colour is the control.
     """
-    from ..evaluation.similarity import MEASURES, TITLES
+    from ..evaluation.similarity import SIMILARITIES, SIMILARITY_TITLES
 
     made = figure(13.5, 5.2)
-    panels = made.subplots(1, len(MEASURES), sharey=True)
+    panels = made.subplots(1, len(SIMILARITIES), sharey=True)
     # Even steps: drawn to scale, the logits layer would vanish beside the trained network.
     places = range(len(sanity.depths))
-    for panel, measure in zip(panels, MEASURES, strict=True):
+    for panel, measure in zip(panels, SIMILARITIES, strict=True):
         for number, (name, found) in enumerate(sanity.methods.items()):
             color = COLORS[number % len(COLORS)]
             by_seed = found.similarity[f"shown-{measure}"].mean(axis=2)
@@ -155,23 +155,18 @@ def plot(sanity: Sanity, *, title: str = "") -> Figure:
             panel.fill_between(places, low, high, color=color, alpha=0.1, linewidth=0)
             control = found.control[f"shown-{measure}"].mean()
             panel.axhline(control, color=color, linestyle="--", linewidth=0.5 * width)
-        panel.set_title(TITLES[measure])
+        panel.set_title(SIMILARITY_TITLES[measure])
         panel.set_xticks(places, [str(depth) for depth in sanity.depths])
         panel.set_xlabel("random layers, from the top")
         plain(panel)
     panels[0].set_ylabel("likeness to the trained network's maps")
-    lines, labels = panels[0].get_legend_handles_labels()
-    made.legend(
-        lines,
-        labels,
-        loc="outside lower center",
-        ncols=len(lines),
-        frameon=False,
-        title="dashed: maps of different images, trained network  ·  band: lowest to highest of"
+    framed(
+        made,
+        panels[0],
+        title=title,
+        note="dashed: maps of different images, trained network  ·  band: lowest to highest of"
         f" {sanity.seeds} seeds  ·  {sanity.images} images, layer {sanity.layer}",
-        title_fontproperties={"size": 9},
     )
-    made.suptitle(title, fontweight="bold", x=0.01, ha="left")
     return made
 
 

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..files import write_json
 from ..images import open_image
 from ..progress import Progress, part, silent
-from ..rendering.figures import COLORS, FAINT, INK, figure, plain, save
+from ..rendering.figures import COLORS, FAINT, INK, figure, framed, plain, save
 from .outputs import ready_folder
 from .samples import sample_path
 
@@ -108,26 +108,17 @@ def plot(timings: Sequence[Timing], *, machine: str = "") -> Figure:
     low = min(value for timing in timings for value in (*timing.seconds.values(), *timing.paper.values()))
     high = max(value for timing in timings for value in (*timing.seconds.values(), *timing.paper.values()))
     panels[0].set_ylim(low / 2, high * 3)
-    lines, labels = panels[0].get_legend_handles_labels()
-    made.legend(
-        lines,
-        labels,
-        loc="outside lower center",
-        ncols=len(lines),
-        frameon=False,
-        title=f"hatched: extrapolated from a few steps  ·  {machine}"
-        + ("; the paper does not name its machine" if paper else ""),
-        title_fontproperties={"size": 9},
-    )
-    made.suptitle("How long one map takes", fontweight="bold", x=0.01, ha="left")
+    unnamed = "; the paper does not name its machine" if paper else ""
+    note = f"hatched: extrapolated from a few steps  ·  {machine}{unnamed}"
+    framed(made, panels[0], title="How long one map takes", note=note)
     return made
 
 
 def _bars(axes: Any, groups: Sequence[tuple[str, dict[str, float], Sequence[str]]]) -> None:
-    from ..evaluation.timing import TITLES
+    from ..evaluation.timing import TIMED
 
-    colors = dict(zip(TITLES, _COLORS, strict=True))
-    shown = [name for name in TITLES if any(name in seconds for _, seconds, _ in groups)]
+    colors = dict(zip(TIMED, _COLORS, strict=True))
+    shown = [name for name in TIMED if any(name in seconds for _, seconds, _ in groups)]
     width = 0.86 / len(shown)
     for place, name in enumerate(shown):
         having = [(i, group) for i, group in enumerate(groups) if name in group[1]]
@@ -136,7 +127,7 @@ def _bars(axes: Any, groups: Sequence[tuple[str, dict[str, float], Sequence[str]
             [seconds[name] for _, (_, seconds, _) in having],
             width=0.92 * width,
             color=colors[name],
-            label=TITLES[name],
+            label=TIMED[name],
         )
         for bar, (_, (_, seconds, extrapolated)) in zip(drawn, having, strict=True):
             if name in extrapolated:

@@ -12,7 +12,7 @@ from ..files import write_whole
 from ..rendering.figures import COLORS, figure, save
 
 if TYPE_CHECKING:
-    from .state import Line
+    from .state import LogLine
 
 LOG, PICTURE = "log.json", "curves.png"
 
@@ -45,7 +45,7 @@ def write_log(folder: Path, document: Mapping[str, Any]) -> None:
         temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def draw_curves(folder: Path, losses: Sequence[float], lines: Sequence[Line], score: Score) -> None:
+def draw_curves(folder: Path, losses: Sequence[float], lines: Sequence[LogLine], score: Score) -> None:
     """Write curves.png: the loss of each iteration and its running mean, and the score where it was measured."""
     loss_color, score_color = COLORS[:2]
     made = figure(7, 3.6)

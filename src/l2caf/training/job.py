@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .curves import Score
-from .state import Averages, Line
+from .state import Averages, LogLine
 
 
 @dataclass(kw_only=True, eq=False)
@@ -73,8 +73,8 @@ class TrainingResult:
     iterations: int
     seconds: float
     before: Mapping[str, float]
-    best: Line
-    curve: tuple[Line, ...]
+    best: LogLine
+    curve: tuple[LogLine, ...]
     losses: tuple[float, ...]
     bad: Mapping[str, str]
     notes: Mapping[str, Any]

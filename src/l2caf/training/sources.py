@@ -30,7 +30,7 @@ LARGEST_IN_MEMORY = 4 << 30  # bytes of stored maps; more than that goes to a fi
 TOGETHER = 32  # views that run through the frozen part at once
 
 
-class Source(ABC):
+class FeatureSource(ABC):
     """The features of pictures at the cut, (B, C, H, W).
 
     views   how many a picture has in an iteration
@@ -70,7 +70,7 @@ def _fault(sample: Sample) -> str:
     return ""
 
 
-class StoredFeatures(Source):
+class StoredFeatures(FeatureSource):
     """The frozen part runs once for a few views of every picture; its maps are kept as float16.
 
     maps   (N, V, C, H, W); view 0 is the plain one
@@ -87,7 +87,7 @@ class StoredFeatures(Source):
         return self.maps[torch.from_numpy(places), 0].float()
 
 
-class LivePictures(Source):
+class LivePictures(FeatureSource):
     """Pictures are read, and the frozen part runs, at every iteration, with cut-outs that no other iteration has."""
 
     views = 8  # so a quarter are what the network will be shown when it is used, or its mirror image

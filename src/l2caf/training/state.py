@@ -112,7 +112,7 @@ def random_numbers_kept(device: torch.device) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One measurement: mean loss since the one before, what the job measured, seconds of training so far."""
 
     iteration: int
@@ -145,8 +145,8 @@ class RunState:
     settings: dict[str, Any]
     current: State
     best: State
-    best_line: Line
-    log: list[Line]
+    best_line: LogLine
+    log: list[LogLine]
     start: State = field(default_factory=dict)
     mean: State = field(default_factory=dict)
     iteration: int = 0
@@ -176,8 +176,8 @@ class RunState:
                 "choose another folder for the result, or remove that file to start anew.",
                 field="out",
             )
-        stored["log"] = [Line(**line) for line in stored["log"]]
-        state = cls(**{**stored, "best_line": Line(**stored["best_line"])})
+        stored["log"] = [LogLine(**line) for line in stored["log"]]
+        state = cls(**{**stored, "best_line": LogLine(**stored["best_line"])})
         wanted = json.loads(json.dumps(settings))
         differing = sorted(key for key in {*wanted, *state.settings} if wanted.get(key) != state.settings.get(key))
         if differing:

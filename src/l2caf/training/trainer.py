@@ -16,7 +16,7 @@ from .job import Ended, Job, TrainingResult
 from .processes import everyone, interrupts_deferred, start
 from .recipe import Limits, Recipe
 from .state import (
-    Line,
+    LogLine,
     RunState,
     State,
     all_finite,
@@ -171,7 +171,7 @@ class _Run:
             return False
         since = state.losses[state.log[-1].iteration :]
         mean = sum(since) / max(1, len(since))
-        line = Line(state.iteration, mean, self._numbers(shipped), time.monotonic() - self.clock)
+        line = LogLine(state.iteration, mean, self._numbers(shipped), time.monotonic() - self.clock)
         state.log.append(line)
         if self._better(line):
             state.best, state.best_line, state.since_best = shipped, line, 0
@@ -180,7 +180,7 @@ class _Run:
         self._save()
         return True
 
-    def _better(self, line: Line) -> bool:
+    def _better(self, line: LogLine) -> bool:
         score, best = (one.numbers[self.job.score.key] for one in (line, self.state.best_line))
         # With nothing measured, the last network is the best that is known of.
         return score is None or best is None or math.isnan(best) or score > best + self.limits.worth
@@ -202,7 +202,7 @@ class _Run:
     def _first_state(self) -> RunState:
         """A run that has done nothing yet; the start is its first good network."""
         shipped = self._shipped()
-        line = Line(0, None, self._numbers(shipped), 0.0)
+        line = LogLine(0, None, self._numbers(shipped), 0.0)
         settings = json.loads(json.dumps(self.job.settings))
         return RunState(settings, current=shipped, best=shipped, best_line=line, log=[line])
 

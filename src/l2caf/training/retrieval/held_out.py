@@ -12,7 +12,7 @@ from torch import Tensor
 from ...errors import DatasetError, InputError
 from ...retrieval.scores import recalled, retrieve
 from ..batches import Ints
-from ..sources import Source
+from ..sources import FeatureSource
 
 AT_ONCE = 64  # pictures that run through a network together
 
@@ -21,7 +21,7 @@ AT_ONCE = 64  # pictures that run through a network together
 class HeldOut:
     """Pictures by their places in a source, their labels, and how embeddings of them are compared."""
 
-    source: Source
+    source: FeatureSource
     places: Ints
     labels: Ints
     normalized: bool
@@ -40,7 +40,9 @@ class HeldOut:
         return float(recalled(found, self.labels, rank=1).mean())
 
 
-def run_from_cut(part: Callable[[Tensor], Tensor], source: Source, places: Ints, *, device: torch.device) -> Tensor:
+def run_from_cut(
+    part: Callable[[Tensor], Tensor], source: FeatureSource, places: Ints, *, device: torch.device
+) -> Tensor:
     """What a part of a network makes of the plain view of pictures, without gradients, on the processor."""
     with torch.no_grad():
         made = [

@@ -18,7 +18,7 @@ from ..curves import Score
 from ..freezing import Cut, resolve
 from ..job import Job
 from ..processes import gather
-from ..sources import Source, readable
+from ..sources import FeatureSource, readable
 from ..state import Averages, state_of
 from .held_out import HeldOut, hold_out
 from .losses import EmbeddingLoss
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "embedding.safetensors"
 SCORE = Score("recall_at_1", "R@1", "R@1 on held-out pictures, %", scale=100)
-VIEWS = 4  # stored per picture, where nothing else is asked for
+STORED_VIEWS = 4  # stored per picture, where nothing else is asked for
 
 
 class Trainable(nn.Module):
@@ -62,7 +62,7 @@ class RetrievalJob(Job):
     network: EmbeddingNetwork
     config: EmbeddingConfig
     criterion: EmbeddingLoss
-    source: Source
+    source: FeatureSource
     train: Ints
     batches: ClassBatches
     held: HeldOut
@@ -105,7 +105,7 @@ def prepare(
         data.samples,
         backbone,
         cut,
-        views=recipe.views if recipe.views is not None else 0 if has_accelerator else VIEWS,
+        views=recipe.views if recipe.views is not None else 0 if has_accelerator else STORED_VIEWS,
         held_out=held_out,
         device=fabric.device,
         seed=recipe.seed,

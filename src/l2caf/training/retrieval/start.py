@@ -14,7 +14,7 @@ from ...networks.embedding import Backbone, EmbeddingNetwork
 from ...progress import Progress, silent
 from ..batches import Ints
 from ..freezing import EVERYTHING, NOTHING, Cut
-from ..sources import LivePictures, Source, Views, store_features
+from ..sources import FeatureSource, LivePictures, Views, store_features
 from .held_out import HeldOut, run_from_cut
 from .projection import pca
 
@@ -53,7 +53,7 @@ def source_of(
     device: torch.device,
     seed: int,
     progress: Progress = silent,
-) -> Source:
+) -> FeatureSource:
     """Features at the cut: stored, of a few views per picture; or read anew each time where `views` is 0.
 
     A trunk of which nothing is frozen has nothing to store.
@@ -74,7 +74,7 @@ def source_of(
 
 
 def start_from_backbone(
-    network: EmbeddingNetwork, cut: Cut, source: Source, places: Ints, *, centred: bool, length: float
+    network: EmbeddingNetwork, cut: Cut, source: FeatureSource, places: Ints, *, centred: bool, length: float
 ) -> None:
     """Make the linear layer the principal axes of what the backbone knows of the training pictures.
 
