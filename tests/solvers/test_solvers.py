@@ -19,7 +19,7 @@ from l2caf.filters import Filter, Gaussian, Softmax, UnitL1, UnitL2
 from l2caf.heads.recorded import RecordedHead
 from l2caf.methods.attention_filter import pose
 from l2caf.objectives.classes import ClassSpecific
-from l2caf.objectives.objective import Objective
+from l2caf.objectives.objective import LeastSquares, Losses, Objective
 from l2caf.objectives.output import ClassOblivious, Similarity
 from l2caf.problem import Problem, Way
 from l2caf.recording.replay import Replay
@@ -457,3 +457,28 @@ def test_riemannian_keeps_to_its_evaluations(evaluations: int) -> None:
     found = Riemannian(evaluations=evaluations).search(problem)
     assert int(found.evaluations) <= evaluations
     assert problem.evaluations - before <= evaluations
+
+
+@dataclass(frozen=True)
+class Towards(Objective):
+    """Brings the output to a target of one's own."""
+
+    target: Tensor
+
+    def losses(self, output: Tensor) -> Losses:
+        return Losses((LeastSquares(self.target.expand_as(output)),))
+
+
+@pytest.mark.parametrize("size", [0.0, 0.1, 3.0])
+@pytest.mark.parametrize("make", [nets.pooled, nets.flattened], ids=lambda make: make.__name__)
+def test_a_target_of_ones_own_is_reached_exactly(make: Callable[[], nn.Module], size: float) -> None:
+    network, inputs = strong(seeded(make)), pixels()
+    objective = Towards(size * torch.randn(5, generator=torch.Generator().manual_seed(0)))
+    for _ in range(2):  # recorded, then by its plan
+        solution = l2caf.explain(network, inputs, objective=objective).solved
+        assert solution.outcome == [Outcome.EXACT] * 2
+        again = replayed(posed(network, inputs, objective), solution.filter).double()
+        torch.testing.assert_close(again, solution.loss.double(), rtol=1e-3, atol=1e-6)
+    for seed in range(3):
+        other = GradientDescent(steps=400, adam=True, learning_rate=0.05, seed=seed)
+        assert (solution.loss <= other.solve(posed(network, inputs, objective)).loss + 1e-5).all()

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from l2caf.solvers.sphere import by_eigenvalues
+from l2caf.solvers.sphere import by_eigenvalues, by_products
 
 SINGLE = torch.finfo(torch.float32).eps
 
@@ -145,3 +145,87 @@ def test_two_orthogonal_positions_by_hand() -> None:
     multiplier = 9 / first - 9
     assert float(1 / (1 + multiplier)) == pytest.approx(float(second), abs=1e-9)
     assert first > second > 0
+
+
+class Dense:
+    """A linear map that is written out, in a precision of choice."""
+
+    def __init__(self, jacobian: Tensor) -> None:
+        self.jacobian = jacobian
+
+    def push(self, weights: Tensor) -> Tensor:
+        return (self.jacobian @ weights.unsqueeze(-1)).squeeze(-1)
+
+    def pull(self, directions: Tensor) -> Tensor:
+        return (self.jacobian.mT @ directions.unsqueeze(-1)).squeeze(-1)
+
+
+def distance(jacobian: Tensor, weights: Tensor, target: Tensor) -> float:
+    return float((jacobian @ weights - target).square().sum())
+
+
+def best_for_target(jacobian: Tensor, target: Tensor, *, starts: int = 12) -> float:
+    """The least ||J f - t||^2 on the unit sphere that sequential quadratic programming finds from many starts."""
+    matrix, wanted = jacobian.numpy(), target.numpy()
+    scale = max(float((wanted**2).sum()), float((matrix**2).sum()))
+    random = numpy.random.default_rng(0)
+    best = numpy.inf
+    for start in random.normal(size=(starts, matrix.shape[1])):
+        found = minimize(
+            lambda f: ((matrix @ f - wanted) ** 2).sum() / scale,
+            start / numpy.linalg.norm(start),
+            jac=lambda f: 2 * matrix.T @ (matrix @ f - wanted) / scale,
+            constraints={"type": "eq", "fun": lambda f: f @ f - 1, "jac": lambda f: 2 * f},
+            method="SLSQP",
+            options={"maxiter": 500, "ftol": 1e-14},
+        )
+        if abs(numpy.linalg.norm(found.x) - 1) < 1e-5:
+            best = min(best, found.fun)
+    return float(best * scale)
+
+
+@pytest.mark.parametrize("size", [0.0, 0.01, 0.3, 1.0, 30.0])
+@pytest.mark.parametrize("case", ["square", "more rows", "fewer rows", "rank 3 of 9"])
+def test_any_target_is_reached_as_nearly_as_scipy_reaches_it(case: str, size: float) -> None:
+    """Near targets want a filter shorter than the sphere allows, so the multiplier is negative; far ones a longer."""
+    jacobian = random_jacobian(**CASES[case])
+    target = size * torch.randn(jacobian.shape[0], generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    found = by_eigenvalues(jacobian[None], target[None])[0]
+    assert float(found.norm()) == pytest.approx(1, abs=1e-9)
+    reached, best = distance(jacobian, found, target), best_for_target(jacobian, target)
+    assert reached <= best + 1e-7 * max(1.0, best)
+
+
+def test_the_hard_case_of_a_target_fills_up_along_the_least_eigenvalue() -> None:
+    """Nothing pulls along the last axis, and the others do not fill the sphere: of both signs, the one near 1."""
+    jacobian = torch.diag(torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64))
+    target = torch.tensor([0.6, 0.0, 0.0], dtype=torch.float64)
+    found = by_eigenvalues(jacobian[None], target[None])[0]
+    first = 3 * 0.6 / (9 - 1)
+    expected = torch.tensor([first, 0.0, (1 - first**2) ** 0.5], dtype=torch.float64)
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
+    assert distance(jacobian, found, target) <= best_for_target(jacobian, target) + 1e-9
+
+
+def test_the_hard_case_of_a_target_that_few_outputs_see() -> None:
+    jacobian = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    found = by_eigenvalues(jacobian[None], torch.tensor([[0.5]], dtype=torch.float64))[0]
+    expected = torch.tensor([0.5, (0.75 / 2) ** 0.5, (0.75 / 2) ** 0.5], dtype=torch.float64)
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
+
+
+def test_products_find_what_eigenvalues_find_or_say_that_they_do_not() -> None:
+    """Over maps of every condition: whatever is called certain is right."""
+    certain = 0
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        spread = torch.rand(1, generator=generator) * 4
+        jacobian = torch.randn(4, 60, 49, generator=generator) * torch.logspace(0, -float(spread), 49)
+        jacobian = jacobian + (seed % 3)
+        target = jacobian.sum(dim=2) if seed % 2 else torch.randn(4, 60, generator=generator) * 10 ** (seed % 5 - 2)
+        found = by_products(Dense(jacobian), target)
+        exact = by_eigenvalues(jacobian, target.double(), precision=SINGLE)
+        error = (found.weights - exact).norm(dim=1)
+        assert bool((error[found.certain] < 1e-4).all()), (seed, error, found.certain)
+        certain += int(found.certain.sum())
+    assert certain > 60  # of 240: it must not always pass
