@@ -8,7 +8,15 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from l2caf.solvers.sphere import by_eigenvalues, by_products
+from l2caf.solvers import sphere
+from l2caf.solvers.sphere import by_products
+
+
+def by_eigenvalues(jacobian: Tensor, target: Tensor | None = None, *, precision: float = 2.0**-52) -> Tensor:
+    """The same for tensors."""
+    wanted = None if target is None else target.double().numpy()
+    return torch.from_numpy(sphere.by_eigenvalues(jacobian.double().numpy(), wanted, precision=precision))
+
 
 SINGLE = torch.finfo(torch.float32).eps
 

@@ -84,7 +84,9 @@ class PooledMap(AffineMap):
 
     @property
     def jacobian(self) -> Tensor:  # type: ignore[override]
-        return self.pooled.weight @ self.columns / self.columns.shape[2]
+        # A convolution over single positions: one operation, where a product would first copy W for every sample.
+        weight = (self.pooled.weight / self.columns.shape[2]).unsqueeze(-1)
+        return torch.nn.functional.conv1d(self.columns, weight)
 
     def push(self, weights: Tensor) -> Tensor:
         pushed: Tensor = self.pooled.push(_times(self.columns, weights.to(self.columns.dtype)) / self.columns.shape[2])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from ..numerics import AGREE, agree, rows
 from ..recording.borrow import Call
 from ..recording.layers import Layer
 from ..recording.replay import OUTPUT
@@ -51,11 +53,12 @@ class PlannedHead(Head):
 
     def is_confirmed(self) -> bool:
         """Whether the head as it is known gives the output that the network gave."""
+        predicted, given = self.pooled.of_mean(self.columns.mean(dim=2)), rows(self.output)
         # Written out, since this runs on every call: the largest difference against the largest number.
-        predicted = self.pooled.of_mean(self.columns.mean(dim=2))
-        wrong = (predicted - self.output.reshape(predicted.shape)).abs()
-        allowed = 1e-5 * self.output.abs().nan_to_num(0.0, 0.0, 0.0).amax().clamp_min(1e-30)
-        return not bool((wrong > allowed).any())  # NaN is neither larger nor smaller: such samples are left aside later
+        wrong, largest = float((predicted - given).abs().amax()), float(given.abs().amax())
+        if math.isfinite(wrong) and math.isfinite(largest):
+            return wrong <= AGREE * max(largest, 1e-30)
+        return agree(predicted, given)
 
     @property
     def evaluations(self) -> int:

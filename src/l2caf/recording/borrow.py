@@ -66,21 +66,25 @@ class Loan:
         Which modules there are, of which class, with which hooks and plain settings (a flag that switches a rectifier
         on is such a setting), and whether somebody replaced a forward method. Numbers only: no module is kept alive.
         """
-        found: list[Hashable] = list(nn.modules.module._global_forward_hooks)
-        # Written as one loop: it runs on every call, over hundreds of modules.
+        found: list[Hashable] = [*map(id, self.modules), *nn.modules.module._global_forward_hooks]
+        kinds = set()
+        # Written as one loop, and noting only what is unusual: it runs on every call, over hundreds of modules.
         for module in self.modules:
             parts, kind = module.__dict__, type(module)
-            found += (id(module), id(kind.forward), id(parts.get("forward")))
-            if hooks := parts["_forward_hooks"]:
-                found += hooks
-            if hooks := parts["_forward_pre_hooks"]:
-                found += hooks
+            if "forward" in parts:
+                found += (id(module), id(parts["forward"]))
+            if parts["_forward_hooks"]:
+                found += (id(module), *parts["_forward_hooks"])
+            if parts["_forward_pre_hooks"]:
+                found += (id(module), *parts["_forward_pre_hooks"])
             if kind in _SIMPLE:
                 continue
+            kinds.add(kind)
             for name, value in parts.items():
                 # Evaluation mode is set for the while of a loan, so `training` says nothing.
                 if type(value) in _PLAIN and name != "training":
                     found.append(value)
+        found += [id(kind.forward) for kind in sorted(kinds, key=id)]
         return tuple(found)
 
 

@@ -43,12 +43,11 @@ class Auto(Solver):
         if not isinstance(solver, Exact):
             return replace(solver.search(problem), solver=solver.name, reason=why)
         found, accepted = solver.attempt(problem)
-        if not bool(accepted.all()):
-            # Where the exact filter is refused the head is not what it looked like, so it is computed in full.
-            found = _merged(found, self.riemannian.search(problem.without_shortcuts()), accepted)
-        descended = (found.evaluations > 0).any(dim=0)
-        if not bool(descended.any()):
+        if bool(accepted.all()):
             return replace(found, solver=solver.name, reason=why)
+        # Where the exact filter is refused the head is not what it looked like, so it is computed in full.
+        found = _merged(found, self.riemannian.search(problem.without_shortcuts()), accepted)
+        descended = (found.evaluations > 0).any(dim=0)
         why = f"{why}, but the exact filter of {int(descended.sum())} samples lies where it is not"
         used = (
             self.riemannian.name if bool((found.evaluations > 0).all()) else f"{solver.name} and {self.riemannian.name}"

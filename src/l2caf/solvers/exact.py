@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,15 +103,14 @@ def _along_the_gradients(problem: Problem) -> tuple[Tensor, Tensor]:
 
 def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Filters and losses by eigenvalues, in double precision."""
-    precision = torch.finfo(jacobian.dtype).eps
     # A sample with NaN would stop the eigensolver for all.
-    jacobian, wanted = jacobian.double().nan_to_num(0.0, 0.0, 0.0), target.double()
+    matrices = np.nan_to_num(jacobian.detach().cpu().double().numpy(), posinf=0.0, neginf=0.0)
     # Where the target is J 1, to say so spares the rounding of a difference.
-    keeps = problem.keeps_output(loss)
-    weights = by_eigenvalues(jacobian, None if keeps else wanted, precision=precision)
-    if keeps:
-        wanted = jacobian.sum(dim=2)
-    return weights, ((jacobian @ weights.unsqueeze(-1)).squeeze(-1) - wanted).square().sum(dim=1)
+    wanted = None if problem.keeps_output(loss) else target.detach().cpu().double().numpy()
+    weights = by_eigenvalues(matrices, wanted, precision=torch.finfo(jacobian.dtype).eps)
+    missed = (matrices @ weights[..., None])[..., 0] - (matrices.sum(axis=2) if wanted is None else wanted)
+    found = torch.from_numpy(weights), torch.from_numpy((missed * missed).sum(axis=1))
+    return found[0].to(jacobian.device), found[1].to(jacobian.device)
 
 
 def _least_squares(problem: Problem) -> tuple[Tensor, Tensor] | None:

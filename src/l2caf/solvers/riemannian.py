@@ -224,8 +224,9 @@ def _starts(problem: Problem) -> list[Tensor]:
     if problem.filter.on_unit_sphere and problem.losses[0].target is not None:
         part = problem.affine_part()
         if part is not None:
-            jacobian = part.jacobian.double().nan_to_num(0.0, 0.0, 0.0)
-            starts.append(by_eigenvalues(jacobian, precision=torch.finfo(part.offset.dtype).eps))
+            jacobian = part.jacobian.double().nan_to_num(0.0, 0.0, 0.0).cpu().numpy()
+            exact = by_eigenvalues(jacobian, precision=torch.finfo(part.offset.dtype).eps)
+            starts.append(torch.from_numpy(exact))
     return starts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -100,19 +101,18 @@ def slope_of(losses: Tensor, parameters: Tensor, problem: Problem) -> Tensor:
 
 def judged(found: Found, problem: Problem) -> Found:
     """Mark the samples whose network was not finite, and those whose filter shows nothing."""
-    weights, moved = found.weights, problem.moved
+    moved = problem.moved
+    weights = found.weights
     if not bool(moved.all()):  # what a random start left there is no finding
         even = problem.filter.weights(problem.filter.start(problem.batch, problem.grid), problem.grid)
         weights = torch.where(moved.unsqueeze(1), weights, even.to(weights))
-    least, most = weights.aminmax(dim=2)
-    spread = most - least
-    sound = problem.finite & (spread + found.loss).isfinite()
-    empty = (spread <= FLAT * torch.maximum(most, -least)) | ~moved
-    if not problem.informative:
-        empty = torch.ones_like(empty)
-    if bool((sound & ~empty).all()):
+    # Arrays, since on small networks a dozen operations on tensors cost more than the network.
+    values, loss = weights.detach().cpu().numpy(), found.loss.detach().cpu().numpy()
+    least, most = values.min(axis=2), values.max(axis=2)
+    sound = problem.finite.cpu().numpy() & np.isfinite(most - least + loss)
+    empty = (most - least <= FLAT * np.maximum(most, -least)) | ~moved.cpu().numpy() | (not problem.informative)
+    if (sound & ~empty).all():
         return found
-    weights = weights.masked_fill(~sound.unsqueeze(2), 0.0)
     outcome = [
         [
             Outcome.NON_FINITE if not is_sound else Outcome.UNINFORMATIVE if is_empty else own
@@ -120,7 +120,8 @@ def judged(found: Found, problem: Problem) -> Found:
         ]
         for rows in zip(sound.tolist(), empty.tolist(), found.outcome, strict=True)
     ]
-    return replace(found, weights=weights, outcome=outcome)
+    kept = torch.from_numpy(sound).to(weights.device).unsqueeze(2)
+    return replace(found, weights=weights.masked_fill(~kept, 0.0), outcome=outcome)
 
 
 def _side_by_side(parts: list[Tensor | None]) -> Tensor | None:

@@ -13,7 +13,7 @@ alone, in a subspace that they span, and certifies what it found by the residual
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -171,16 +171,14 @@ def secular_root(spectrum: Floats, numerators: Floats, *, least: float) -> Root 
     return Root(root, MOST_STEPS)
 
 
-def by_eigenvalues(jacobian: Tensor, target: Tensor | None = None, *, precision: float = 2.0**-52) -> Tensor:
+def by_eigenvalues(matrices: Floats, target: Floats | None = None, *, precision: float = 2.0**-52) -> Floats:
     """Return the unit f that minimises ||J f - t||, for (B, m, n) Jacobians known to a relative precision.
 
     With no target it is the untouched output, t = J 1.
 
-    >>> (by_eigenvalues(torch.tensor([[[3.0, 0.0], [0.0, 1e-9]]], dtype=torch.float64)).round(decimals=3) + 0)
-    tensor([[1., 0.]], dtype=torch.float64)
+    >>> by_eigenvalues(np.array([[[3.0, 0.0], [0.0, 1e-9]]])).round(3) + 0
+    array([[1., 0.]])
     """
-    matrices = jacobian.detach().double().cpu().numpy()
-    ones = np.ones((len(matrices), matrices.shape[2]))
     rows, positions = matrices.shape[1:]
     if rows < positions:
         # The smaller Gram matrix has the same spectrum: G = J^T J has the basis J^T U / sqrt(S) with J J^T = U S U^T.
@@ -191,51 +189,47 @@ def by_eigenvalues(jacobian: Tensor, target: Tensor | None = None, *, precision:
     largest = np.maximum(spectrum[:, -1:], 1e-300)
     # Below this, an eigenvalue is rounding: of the Jacobian, or of the Gram matrix made from it.
     seen = spectrum > max((8 * precision) ** 2, positions * np.finfo(np.float64).eps) * largest
-    of_ones = np.where(seen, _in_basis(basis, ones), 0.0)
     if target is None:
-        numerators = np.where(seen, spectrum / largest * of_ones, 0.0)
+        numerators = spectrum * basis.sum(axis=1) / largest
     else:
-        pulled = (matrices.swapaxes(1, 2) @ target.detach().double().cpu().numpy()[..., None])[..., 0]
-        numerators = np.where(seen, _in_basis(basis, pulled) / largest, 0.0)
-    spectrum = np.where(seen, spectrum / largest, 0.0)
-    hidden = ones - (basis @ of_ones[..., None])[..., 0]  # what of 1 J cannot see
-    complete = seen.all(axis=1) & (rows >= positions)
-    found = [
-        _one(spectrum[row], numerators[row], basis[row], None if complete[row] else hidden[row], seen[row])
-        for row in range(len(matrices))
-    ]
-    return torch.from_numpy(np.stack(found)).to(jacobian.device)
+        pulled = (matrices.swapaxes(1, 2) @ target[..., None])[..., 0]
+        numerators = _in_basis(basis, pulled) / largest
+    spectrum = spectrum / largest
+    found = []
+    for row, sees in enumerate(seen):
+        complete = rows >= positions and bool(sees.all())
+        found.append(_one(spectrum[row][sees], numerators[row][sees], basis[row][:, sees], complete=complete))
+    return np.stack(found)
 
 
-def _one(spectrum: Floats, numerators: Floats, basis: Floats, hidden: Floats | None, seen: Any) -> Floats:
-    """One sample; `hidden` is the part of 1 in directions that J cannot see, None where it sees them all."""
-    spectrum, numerators, basis = spectrum[seen], numerators[seen], basis[:, seen]
+def _one(spectrum: Floats, numerators: Floats, basis: Floats, *, complete: bool) -> Floats:
+    """One sample, with the eigenvalues that J sees; `complete` tells whether these are all directions there are."""
     if not spectrum.size:
         return np.full(len(basis), len(basis) ** -0.5)
-    least = spectrum[0] if hidden is None else 0.0
+    least = float(spectrum[0]) if complete else 0.0
     # Nothing pulls along these directions of the least eigenvalue, so they are free to be filled up.
-    rest = (spectrum - least > 1e-12) | (np.abs(numerators) > 1e-12 * np.linalg.norm(numerators))
-    found = secular_root(spectrum[rest], numerators[rest], least=least) if rest.any() else None
+    rest = (spectrum - least > 1e-12) | (np.abs(numerators) > 1e-12 * np.abs(numerators).max())
+    spectrum, numerators, own = spectrum[rest], numerators[rest], basis[:, rest]
+    found = secular_root(spectrum, numerators, least=least) if spectrum.size else None
     if found is not None:
-        weights: Floats = basis[:, rest] @ (numerators[rest] / (spectrum[rest] + found.root))
-        return weights / np.linalg.norm(weights)
-    visible: Floats = basis[:, rest] @ (numerators[rest] / np.maximum(spectrum[rest] - least, TINY))
-    filling = _filling(basis, rest, hidden)
+        weights: Floats = own @ (numerators / (spectrum + found.root))
+        return weights / math.sqrt(weights @ weights)
+    visible: Floats = own @ (numerators / np.maximum(spectrum - least, TINY))
+    filling = _filling(basis[:, ~rest] if complete else basis, complete=complete)
     return visible + filling * math.sqrt(max(0.0, 1 - float(visible @ visible)))
 
 
-def _filling(basis: Floats, rest: Any, hidden: Floats | None) -> Floats:
-    """A unit direction of the least eigenvalue, as near to 1 as can be."""
-    if hidden is None:
-        own = basis[:, ~rest]
-        hidden = own @ own.sum(axis=0)
-        if np.linalg.norm(hidden) < 1e-9:
-            hidden = own[:, 0]
-    if np.linalg.norm(hidden) < 1e-9:  # J sees all of 1, yet not everything: any direction that it does not see
-        corner = np.argmin((basis * basis).sum(axis=1))
-        hidden = -basis @ basis[corner]
-        hidden[corner] += 1
-    return hidden / max(float(np.linalg.norm(hidden)), 1e-300)
+def _filling(basis: Floats, *, complete: bool) -> Floats:
+    """A unit direction of the least eigenvalue, as near to 1 as can be: inside this basis, or outside of it."""
+    inside = basis @ basis.sum(axis=0)  # the part of 1 in the basis
+    wanted = inside if complete else 1 - inside
+    if np.linalg.norm(wanted) < 1e-9:  # nothing of 1 is there: any direction will do
+        corner = np.argmax((basis * basis).sum(axis=1)) if complete else np.argmin((basis * basis).sum(axis=1))
+        wanted = basis @ basis[corner]
+        if not complete:
+            wanted = -wanted
+            wanted[corner] += 1
+    return wanted / max(float(np.linalg.norm(wanted)), TINY)
 
 
 def _in_basis(basis: Floats, vectors: Floats) -> Floats:
