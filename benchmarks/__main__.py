@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from .measuring import Row
+from .row import Row
 
-QUESTIONS = ("startup", "exactness", "meaning", "curved", "memory", "evaluating", "retrieving", "speed")
+QUESTIONS = ("startup", "exactness", "meaning", "curved", "memory", "evaluation", "retrieval", "speed")
 HERE = Path(__file__).parent
 
 

@@ -15,7 +15,7 @@ from l2caf.objectives.objective import Objective
 from l2caf.problem import Problem
 from l2caf.recording.replay import Replay
 
-from .measuring import Row
+from .row import Row
 from .subjects import Recurrent, batch, torchvision_network
 
 CEILING = {ClassOblivious: 60, ClassSpecific: 150}

@@ -12,7 +12,7 @@ from l2caf.objectives.output import ClassOblivious
 from l2caf.problem import Way
 from l2caf.recording.replay import Replay
 
-from .measuring import Row
+from .row import Row
 from .subjects import batch, lite
 
 

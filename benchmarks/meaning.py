@@ -12,7 +12,7 @@ from l2caf import ClassOblivious, ClassSpecific, explain
 from l2caf.networks.catalogue import load
 from l2caf.networks.imports import import_timm
 
-from .measuring import Row
+from .row import Row
 from .subjects import batch
 
 CAT, CUP = 285, 967  # Egyptian cat, espresso

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .measuring import Row
+from .row import Row
 
 _PEAK = """
 import torch

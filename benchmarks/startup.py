@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from .measuring import Row
+from .row import Row
 
 _IMPORT = """
 import sys, time

@@ -12,7 +12,7 @@ import l2caf
 from l2caf.retrieval.index import Index
 from l2caf.training.retrieval.projection import embedding_before_training
 
-from .measuring import Row, side_by_side
+from .row import Row, side_by_side
 from .subjects import batch
 
 SIZE, EXPLAINED = 16, 1_000

@@ -19,8 +19,8 @@ from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
 from l2caf.runs.executor import run
 
-from .measuring import Row, side_by_side
 from .memory import now_and_peak
+from .row import Row, side_by_side
 from .subjects import photographs
 
 METHODS = ("cam", "gradcam", "l2caf", "l2caf-class")
