@@ -173,7 +173,8 @@ def folder_title(group: str) -> str:
 
 def _title(pair: Pair, unit: str) -> str:
     name = folder_title(pair.group) or pair.file.name
-    return f"#{pair.rank} {name}\n{unit} {pair.score:.2f}"
+    # The name comes last: a long one is shortened, and must not take the score with it.
+    return f"#{pair.rank}, {unit} {pair.score:.2f}\n{name}"
 
 
 def _contrast_title(matches: Matches) -> str:
