@@ -22,8 +22,8 @@ from .heads.plan import Plan, Taken, make_plan
 from .heads.planned import PlannedHead
 from .heads.recorded import RecordedHead
 from .recording.borrow import Call, borrowed, forwards_replaced, unwrap, watching
-from .recording.inputs import Arguments, Inputs, Select
-from .recording.knowledge import Knowledge, knowledge_of
+from .recording.inputs import Arguments, Inputs, Select, is_plain
+from .recording.knowledge import Knowledge, forget, knowledge_of
 from .recording.layers import find_layer, module_named
 from .recording.replay import Replay
 from .recording.storage import Keeping
@@ -96,7 +96,7 @@ class _Run:
         self.select = select
         self.known: Knowledge = knowledge_of(network)
         # A function cannot be told from another one, and to keep it would keep all that it refers to.
-        self.signature = None if callable(select) else (arguments.signature(), select)
+        self.signature = (arguments.signature(), select) if is_plain(select) else None
 
     def planned(self, wanted: list[Wanted]) -> tuple[Head, ...] | None:
         """The heads by their plans, or None where one has none or is not what was planned."""
@@ -118,6 +118,8 @@ class _Run:
 
             head = one.head(self.network, self.arguments, returned, self.select, in_full)
             if head is None:
+                forget(self.network)  # what else is known may be out of date as well: which layer to take, for one
+                self.known = knowledge_of(self.network)
                 return None
             heads.append(head)
         return tuple(heads)

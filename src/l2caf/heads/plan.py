@@ -1,14 +1,16 @@
 """`Plan`: what a second call on a network needs, so that it costs one forward pass and a few products.
 
 A plan is made where a recording shows that the head is a mean over the positions and a linear map. It names the layer
-and holds W and b; where W is a parameter of the network, it holds that one's name alone, and reads it anew each time.
-It is valid for one fingerprint of the network (`recording/knowledge.py`), and every batch checks that W mean(A) + b is
-the output just given: values alone are blind to a rectifier added behind the mean, a fingerprint to other values.
+and holds W and b; where these are parameters of the network, it holds their names alone, and reads them anew each time.
+It is valid for one fingerprint of the network (`recording/knowledge.py`) and while every other tensor behind the layer
+is what it was, and every batch checks that W mean(A) + b is the output just given: values at the untouched filter are
+blind to a rectifier behind the mean, and to a slope or a floor there that is trained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,23 +31,54 @@ from .recorded import RecordedHead
 # behind a rectifier that is open for all of them has no effect that a filter could undo.
 SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 MOST_OUTPUTS = 4096  # rows of W that are worked out one by one where W is no parameter
+MOST_NUMBERS = 1 << 16  # of a tensor behind the layer that is compared number by number on every call
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """`weight` is the name of a parameter, or W itself with the versions of all tensors that it was made from."""
+    """`weight` and `bias` are the names of parameters, or W and b themselves; `others` are what else they depend on."""
 
     layer: Layer
     weight: str | Tensor
-    bias: Tensor
+    bias: str | Tensor
     shape: tuple[int, int]
-    versions: tuple[int, ...] = ()
+    others: tuple[_Seen, ...] = ()
 
     def pooled(self, network: nn.Module) -> PooledLinear | None:
         """The head as plain arrays; None where it is known to have changed."""
-        if isinstance(self.weight, Tensor):
-            return PooledLinear(self.weight, self.bias) if self.versions == _versions(network) else None
-        return PooledLinear(network.get_parameter(self.weight).detach().reshape(self.shape), self.bias)
+        weight, bias = self._now(network, self.weight), self._now(network, self.bias)
+        if weight is None or bias is None or weight.numel() != math.prod(self.shape) or len(bias) != self.shape[0]:
+            return None
+        if not all(other.is_same(network) for other in self.others):
+            return None
+        return PooledLinear(weight.detach().reshape(self.shape), bias.detach())
+
+    @staticmethod
+    def _now(network: nn.Module, value: str | Tensor) -> Tensor | None:
+        return value if isinstance(value, Tensor) else _tensor_named(network, value)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """A tensor behind the layer as it was: by value where it is small, by place and version where it is not."""
+
+    name: str
+    value: Tensor | None
+    place: tuple[int, int]
+
+    @classmethod
+    def of(cls, name: str, tensor: Tensor) -> _Seen:
+        value = tensor.detach().clone() if tensor.numel() <= MOST_NUMBERS else None
+        return cls(name, value, (tensor.data_ptr(), tensor._version))
+
+    def is_same(self, network: nn.Module) -> bool:
+        tensor = _tensor_named(network, self.name)
+        if tensor is None:
+            return False
+        if self.value is None:
+            return self.place == (tensor.data_ptr(), tensor._version)
+        # What is written through .data has no new version.
+        return _alike(tensor, self.value) and torch.equal(tensor, self.value)
 
 
 class Taken:
@@ -105,12 +138,16 @@ def make_plan(head: RecordedHead) -> Plan | None:
     vectors = _vectors(means)
     outputs = torch.stack([rows_of for value in vectors if (rows_of := head.from_mean(value)) is not None])
     shape = (bias.shape[1], means.shape[1])
-    name = _parameter(network, shape, vectors, outputs - bias)
-    weight: str | Tensor | None = name or _worked_out(head, means, shape)
-    if weight is None:
+    behind = _behind(head)
+    some = sorted({0, shape[0] // 2, shape[0] - 1})
+    name = _parameter(network, shape, vectors, outputs - bias, (some, _worked_out(head, means, some)), behind)
+    if name is None and shape[0] > MOST_OUTPUTS:
         return None
-    versions = () if isinstance(weight, str) else _versions(network)
-    plan = Plan(head.layer, weight, bias[0].clone(), shape, versions)
+    weight = name or _worked_out(head, means, range(shape[0]))
+    beside = None if name is None else _bias_beside(network, name, bias[0])
+    read = [_tensor_named(network, one) for one in (name, beside) if one is not None]
+    others = [_Seen.of(other, tensor) for other, tensor in behind.items() if all(tensor is not one for one in read)]
+    plan = Plan(head.layer, weight, beside or bias[0].clone(), shape, tuple(others))
     pooled = plan.pooled(network)
     assert pooled is not None
     probed = (head.columns @ head.probe_weights.unsqueeze(-1).to(head.columns)).squeeze(-1) / head.positions
@@ -130,40 +167,70 @@ def _vectors(means: Tensor) -> Tensor:
     return random * size * torch.tensor(SCALES).to(means)[:, None, None]
 
 
-def _parameter(network: nn.Module, shape: tuple[int, int], vectors: Tensor, outputs: Tensor) -> str | None:
-    """The name of the parameter that is W."""
+def _behind(head: RecordedHead) -> dict[str, Tensor]:
+    """Every parameter and buffer that is not of modules which the layer's map alone depends on."""
+    network, passed = head.replay.network, head.replay.tape.passed()
+    return {
+        f"{path}.{name}" if path else name: tensor
+        for path, module in network.named_modules()
+        if module not in passed
+        for name, tensor in (*module._parameters.items(), *module._buffers.items())
+        if tensor is not None
+    }
+
+
+def _parameter(
+    network: nn.Module,
+    shape: tuple[int, int],
+    vectors: Tensor,
+    outputs: Tensor,
+    known: tuple[list[int], Tensor],
+    behind: Mapping[str, Tensor],
+) -> str | None:
+    """The name of the parameter that is W, and not only near it as the direction of a weight norm is, or a mean of W.
+
+    Rows of W that are known as gradients tell: these are read off, and have hardly a rounding.
+    """
+    numbers, rows_of_w = known
+    allowed = 8 * torch.finfo(vectors.dtype).eps * rows_of_w.abs().amax()
+    found = []
     for name, parameter in network.named_parameters():
-        if (
-            parameter.numel() != shape[0] * shape[1]
-            or parameter.shape[0] != shape[0]
-            or parameter.dtype != vectors.dtype
-        ):
+        if parameter.numel() != math.prod(shape) or parameter.shape[0] != shape[0] or parameter.dtype != vectors.dtype:
             continue
-        if agree(vectors @ parameter.detach().reshape(shape).T, outputs, slack=10):
-            return name
-    return None
+        value = parameter.detach().reshape(shape)
+        off = (value[numbers] - rows_of_w).abs().amax()
+        if bool(off <= allowed) and agree(vectors @ value.T, outputs, slack=10):
+            found.append((name not in behind, float(off), name))
+    return min(found)[2] if found else None
 
 
-def _worked_out(head: RecordedHead, means: Tensor, shape: tuple[int, int]) -> Tensor | None:
-    """W row by row, as the gradient of each number of the output; the values confirm it later."""
-    if shape[0] > MOST_OUTPUTS:
+def _bias_beside(network: nn.Module, weight: str, bias: Tensor) -> str | None:
+    """The name of the parameter that is b, next to that which is W."""
+    name = f"{weight.rpartition('.')[0]}.bias".lstrip(".")
+    tensor = _tensor_named(network, name)
+    return name if tensor is not None and _alike(tensor, bias) and torch.equal(tensor, bias) else None
+
+
+def _tensor_named(network: nn.Module, name: str) -> Tensor | None:
+    """A parameter or buffer, or None where there is none of that name."""
+    path, _, last = name.rpartition(".")
+    try:
+        module = network.get_submodule(path)
+    except AttributeError:
         return None
+    found = module._parameters.get(last)
+    return module._buffers.get(last) if found is None else found
+
+
+def _worked_out(head: RecordedHead, means: Tensor, numbers: Sequence[int]) -> Tensor:
+    """Rows of W, as the gradient of these numbers of the output; the values confirm it later."""
     with torch.enable_grad():
         leaf = means.clone().requires_grad_()
         output = head.from_mean(leaf)
         assert output is not None
-        directions = torch.zeros(shape[0], *output.shape, dtype=output.dtype, device=output.device)
-        directions[:, 0] = torch.eye(shape[0], dtype=output.dtype, device=output.device)
+        directions = torch.zeros(len(numbers), *output.shape, dtype=output.dtype, device=output.device)
+        directions[range(len(numbers)), 0, list(numbers)] = 1.0
         return gradients_of(output, leaf, directions)[:, 0].detach().clone()
-
-
-def _versions(network: nn.Module) -> tuple[int, ...]:
-    """What changes when a parameter or buffer is exchanged or written into."""
-    return tuple(
-        number
-        for tensor in (*network.parameters(), *network.buffers())
-        for number in (tensor.data_ptr(), tensor._version)
-    )
 
 
 def _alike(*tensors: Tensor) -> bool:

@@ -58,7 +58,8 @@ class PlannedHead(Head):
         wrong, largest = float((predicted - given).abs().amax()), float(given.abs().amax())
         if math.isfinite(wrong) and math.isfinite(largest):
             return wrong <= AGREE * max(largest, 1e-30)
-        return agree(predicted, given)
+        # Samples with NaN are left aside later, but if there are no others, nothing is confirmed.
+        return agree(predicted, given) and bool(self.finite.any())
 
     @property
     def evaluations(self) -> int:

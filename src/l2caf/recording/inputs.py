@@ -104,7 +104,11 @@ class Arguments:
         def describe(value: Any) -> Any:
             if isinstance(value, Tensor):
                 return tuple(value.shape[1:]), value.dtype, value.device
-            return value if isinstance(value, (str, int, float, NoneType)) else type(value)
+            if isinstance(value, (list, tuple)):
+                return type(value), tuple(map(describe, value))
+            if isinstance(value, dict):
+                return type(value), tuple((describe(key), describe(one)) for key, one in value.items())
+            return value if is_plain(value) else type(value)
 
         named = tuple((name, describe(value)) for name, value in self.kwargs.items())
         return tuple(map(describe, self.args)), named
@@ -113,6 +117,11 @@ class Arguments:
         """The arguments of the first sample alone."""
         batch = self.batch
         return self.map(lambda tensor: tensor[:1] if tensor.ndim and tensor.shape[0] == batch else tensor)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is the same wherever it is equal, and refers to nothing else."""
+    return isinstance(value, (str, int, float, NoneType))
 
 
 def select_output(returned: Any, select: Select, batch: int) -> Tensor:

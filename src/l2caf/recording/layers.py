@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import LayerError, NetworkError
 from .borrow import Call, borrowed, forwards_replaced, unwrap, watching
-from .inputs import Arguments, Inputs, Select, select_output
+from .inputs import Arguments, Inputs, Select, is_plain, select_output
 from .knowledge import knowledge_of
 from .layout import Layout, infer_layout
 
@@ -117,15 +117,17 @@ class _Survey:
 
 def _survey(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
     """Look at the network once: what a run shows depends on its modules, the input's shape and what is explained."""
-    if callable(select):
+    if not is_plain(select):
         return _look_at_little(network, arguments, select)  # to keep it would keep all that the function refers to
     known = knowledge_of(network)
     key = (arguments.signature(), select)
-    survey: _Survey | None = known.get("survey", key)
-    if survey is None:
-        survey = _look_at_little(network, arguments, select)
-        known.put("survey", key, survey)
-    return survey
+    # What reaches the output depends on weights too: a branch that starts at zero does only once it is trained.
+    versions = [(tensor.data_ptr(), tensor._version) for tensor in (*network.parameters(), *network.buffers())]
+    surveyed: tuple[list[tuple[int, int]], _Survey] | None = known.get("survey", key)
+    if surveyed is None or surveyed[0] != versions:
+        surveyed = versions, _look_at_little(network, arguments, select)
+        known.put("survey", key, surveyed)
+    return surveyed[1]
 
 
 def _look_at_little(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:

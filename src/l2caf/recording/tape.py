@@ -121,6 +121,11 @@ class Tape:
         answered = sum(noted.module is call.module for noted in self._noted) + (call.module is self.cut.module)
         return call.index >= answered
 
+    def passed(self) -> set[nn.Module]:
+        """The modules that no re-run enters, with all that is inside them."""
+        answered = (self.cut.module, *(noted.module for noted in self._noted))
+        return {inner for module in answered for inner in module.modules()} - set(self._later)
+
     def written_into(self) -> bool:
         """Tell whether the rest of the network changed, in place, a value that a re-run would need unchanged."""
         return self.keeping is Keeping.LEAN and any(
