@@ -820,6 +820,28 @@ def test_what_a_plan_cannot_answer_is_recorded_in_full() -> None:
         l2caf.explain(network, pixels(), objective=ClassOblivious(at="conv"))
 
 
+class Keeps(Net):
+    """Keeps the map of its last run, as many a network does whose maps somebody wanted to see."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = self.relu(self.conv(x))
+        return self.fc(self.pool(self.last).flatten(1))
+
+
+def test_a_network_that_keeps_its_map_is_planned() -> None:
+    network, twin = seeded(Keeps), seeded(Keeps)
+    runs: list[int] = []
+    network.register_forward_hook(lambda module, args, output: runs.append(1))
+    for module in (network, twin):
+        module(pixels())
+    explained(network, pixels(seed=1))
+    runs.clear()
+    with record(network, pixels()) as recording:
+        found = asked(recording.head)
+    assert len(runs) == 1
+    assert_alike(found, never_planned(twin, pixels()))
+
+
 def test_what_is_known_is_bounded() -> None:
     network = nets.seeded(Net)
     for side in range(16, 16 + MOST + 6):

@@ -129,7 +129,8 @@ def _described(value: Any, depth: int = 0) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, torch.Tensor):
-        return ref(value), value._version
+        # Many a network keeps the maps of its last run, which are no setting: each run would look like another network.
+        return (ref(value), value._version) if value.ndim < 3 else value.ndim
     inside: Any = ()
     if depth < _DEEPEST:
         if isinstance(value, _HOLDERS) and len(value) > _MOST:
