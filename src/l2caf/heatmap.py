@@ -121,7 +121,10 @@ class Heatmap:
             raise InputError(f"There are {len(self)} maps, so index must be below that, not {index}.")
         one = maps[index]
         if "map" in self.axes:
-            one = one[0 if which is None else which]
+            chosen = which or 0
+            if not -len(one) <= chosen < len(one):
+                raise InputError(f"There are {len(one)} maps per sample, so which must be below that, not {chosen}.")
+            one = one[chosen]
         return one
 
     def _resized(self, weights: Tensor) -> Tensor:

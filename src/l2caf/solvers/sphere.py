@@ -32,7 +32,7 @@ FIRST_LOOK, MOST_PRODUCTS = 3, 12
 CERTAIN = 64
 
 
-class Linear(Protocol):
+class LinearMap(Protocol):
     """A linear map J, (B, n) to (B, m), and its transpose."""
 
     def push(self, weights: Tensor) -> Tensor: ...
@@ -48,7 +48,7 @@ class Nearest(NamedTuple):
     certain: Tensor
 
 
-def by_products(mapping: Linear, target: Tensor) -> Nearest:
+def by_products(mapping: LinearMap, target: Tensor) -> Nearest:
     """Minimise over the span of g, G g, G^2 g, ...: the best filter there is soon the best of all.
 
     The products are computed in the map's own precision, all else in double. All samples take as many products as the

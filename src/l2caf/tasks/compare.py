@@ -149,7 +149,7 @@ def compare(
     ready = model.prepare(image)
     keys = METHODS.default_in("compare")
     answers = []
-    with model.run([ready.input], layer=layer, select=select) as recording:
+    with model.run([ready], layer=layer, select=select) as recording:
         head, output = recording.head, recording.output
         prediction = model.predictions(output)[0]
         for done, key in enumerate(keys, start=1):
