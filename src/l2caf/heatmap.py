@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,8 +131,7 @@ class Heatmap:
         """Interpolate linearly along one axis after the other, each a product with a small matrix."""
         resized = weights.float()
         for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
-            unit = torch.eye(resized.shape[axis], device=resized.device).unsqueeze(0)
-            spread = torch.nn.functional.interpolate(unit, length, mode="linear", align_corners=False).squeeze(0)
+            spread = _spread(resized.shape[axis], length).to(resized.device)
             resized = (resized.movedim(axis, -1) @ spread).movedim(-1, axis)
         return resized.contiguous()
 
@@ -144,3 +143,11 @@ class Heatmap:
         axes = tuple(range(-len(self.size) - ("frame" in self.axes), 0))
         largest = torch.maximum(maps.amax(dim=axes, keepdim=True), -maps.amin(dim=axes, keepdim=True))
         return maps.div_(largest.clamp_min_(torch.finfo(maps.dtype).tiny))
+
+
+@lru_cache(maxsize=64)
+def _spread(cells: int, length: int) -> Tensor:
+    """The matrix that interpolates so many cells linearly to a length."""
+    with torch.inference_mode(False):  # it is kept, and must not be known as one of that mode
+        unit = torch.eye(cells).unsqueeze(0)
+        return torch.nn.functional.interpolate(unit, length, mode="linear", align_corners=False).squeeze(0)

@@ -85,9 +85,8 @@ class Loan:
                     found.append(_described(parts["forward"]))
                 continue
             # What torch keeps in every module is looked at elsewhere; evaluation mode is set for the while of a loan.
-            for name, value in parts.items():
-                if name in _OF_EVERY_MODULE:
-                    continue
+            for name in parts.keys() - _OF_EVERY_MODULE:
+                value = parts[name]
                 if type(value) in _PLAIN or (type(value) is tuple and _PLAIN.issuperset(map(type, value))):
                     found.append(value)
                 else:
