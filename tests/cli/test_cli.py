@@ -306,7 +306,7 @@ class TestFaults:
             (("explain", "cat.png", "--network", "nets.py:curved", "--solver", "exact"), "no exact solution"),
             (("explain", "cat.png", "--network", "nets.py:curved", "--method", "cam"), "CAM needs a head"),
             (("explain", "cat.png", "--class", "1", "--top", "2"), "--top: Classes are named"),
-            (("explain", "cat.png", "--top", "1001"), "1000 classes"),
+            (("explain", "cat.png", "--top", "1001"), "the network has 1000"),
             (
                 ("explain", "cat.png", "--method", "cam", "--filter", "l1"),
                 "--filter: Filters, solvers and the published form belong to l2caf",
