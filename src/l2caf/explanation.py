@@ -12,6 +12,7 @@ from .heatmap import Heatmap
 from .methods.attention_filter import AttentionFilter
 from .objectives.objective import Objective
 from .recording.inputs import Inputs, Select
+from .recording.layout import Layout
 from .solvers.auto import Auto
 from .solvers.solver import Solver
 
@@ -27,6 +28,8 @@ def explain(
     filter: Filter | None = None,
     solver: Solver | None = None,
     select: Select = None,
+    of: str | int | None = None,
+    layout: Layout | None = None,
 ) -> Heatmap: ...
 
 
@@ -41,6 +44,8 @@ def explain(
     filter: Filter | None = None,
     solver: Solver | None = None,
     select: Select = None,
+    of: str | int | None = None,
+    layout: Layout | None = None,
 ) -> Heatmap | tuple[Heatmap, ...]: ...
 
 
@@ -54,6 +59,8 @@ def explain(
     filter: Filter | None = None,
     solver: Solver | None = None,
     select: Select = None,
+    of: str | int | None = None,
+    layout: Layout | None = None,
 ) -> Heatmap | tuple[Heatmap, ...]:
     """Show where a network looked.
 
@@ -69,6 +76,9 @@ def explain(
     - `solver`: `Auto()` (the default) takes the exact solution where there is one.
     - `select`: which part of what the network returns is explained, where that is not a tensor: a key, an index, or a
       function.
+    - `of`: which input the map belongs to, where the network takes several: its place or name ("0", "pixel_values",
+      "0.image" for one inside a dict). By default the first that a layer answers to; `heatmap.input` tells.
+    - `layout`: how the layer is laid out, where that is not found by itself; it is checked on the data.
 
     The network is left as it was found.
 
@@ -85,4 +95,4 @@ def explain(
     (torch.Size([2, 32, 32]), '1', 'exact')
     """
     method = AttentionFilter(objective, filter or UnitL2(), solver or Auto())
-    return method(network, inputs, layer=layer, call=call, select=select)
+    return method(network, inputs, layer=layer, call=call, select=select, of=of, layout=layout)

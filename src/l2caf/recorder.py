@@ -25,6 +25,7 @@ from .recording.borrow import Call, borrowed, forwards_replaced, unwrap, watchin
 from .recording.inputs import Arguments, Inputs, Select, is_plain
 from .recording.knowledge import Knowledge, forget, knowledge_of
 from .recording.layers import find_layer, module_named
+from .recording.layout import Layout
 from .recording.replay import Replay
 from .recording.storage import Keeping
 from .recording.tape import Tape
@@ -71,29 +72,32 @@ def record(
     layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
     call: int | Sequence[int] | None = None,
     select: Select = None,
+    of: str | int | None = None,
+    layout: Layout | None = None,
 ) -> Recording:
     """Run the network once on a batch and cut it at a layer, or at several layers or calls.
 
     The arguments are those of `l2caf.explain`. The heads come in the order of the layers, then of the calls.
     """
     plain = unwrap(network)
-    arguments = Arguments.of(inputs)
+    arguments = Arguments.of(inputs, explained=of)
     layers = [layer] if layer is None or isinstance(layer, (str, nn.Module)) else list(layer)
     calls = [call] if call is None or isinstance(call, int) else list(call)
     wanted = [(one, index) for one in layers for index in calls]
     several = not (layers == [layer] and calls == [call])
     with borrowed(plain):
-        run = _Run(plain, arguments, select)
+        run = _Run(plain, arguments, select, layout)
         return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
 
 
 class _Run:
     """One question to one network."""
 
-    def __init__(self, network: nn.Module, arguments: Arguments, select: Select) -> None:
+    def __init__(self, network: nn.Module, arguments: Arguments, select: Select, layout: Layout | None = None) -> None:
         self.network = network
         self.arguments = arguments
         self.select = select
+        self.layout = layout
         self.known: Knowledge = knowledge_of(network)
         # A function cannot be told from another one, and to keep it would keep all that it refers to.
         self.signature = (arguments.signature(), select) if is_plain(select) else None
@@ -134,7 +138,7 @@ class _Run:
         """A tape each from one run; None where a lean one was found wanting before."""
         cuts, lean = [], []
         for layer, call in wanted:
-            found = find_layer(self.network, self.arguments, layer, call=call, select=self.select)
+            found = find_layer(self.network, self.arguments, layer, call=call, select=self.select, layout=self.layout)
             cuts.append(Call(module_named(self.network, found.name), found.call))
             lean.append(self.known.get("keeping", found.name) in (None, Keeping.LEAN) and not found.inputs_written)
         if not any(lean):
@@ -156,8 +160,10 @@ class _Run:
 
     def _replay(self, wanted: Wanted, tape: Tape | None = None) -> Replay:
         layer, call = wanted
-        return Replay(self.network, self.arguments, layer=layer, call=call, select=self.select, tape=tape)
+        return Replay(
+            self.network, self.arguments, layer=layer, call=call, select=self.select, tape=tape, layout=self.layout
+        )
 
     def _key(self, wanted: Wanted) -> Hashable:
         layer, call = wanted
-        return self.signature, id(layer) if isinstance(layer, nn.Module) else layer, call
+        return self.signature, id(layer) if isinstance(layer, nn.Module) else layer, call, self.layout

@@ -34,11 +34,11 @@ DEFAULTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str, tuple[i
 }
 
 ZOO = {
-    "torchvision:resnet18": ((3, 64, 64), "layer4", (2, 2)),
+    "torchvision:resnet18": ((3, 128, 128), "layer4", (4, 4)),
     "torchvision:vgg11": ((3, 64, 64), "avgpool", (7, 7)),
-    "torchvision:densenet121": ((3, 64, 64), "features", (2, 2)),
-    "torchvision:convnext_tiny": ((3, 64, 64), "features", (2, 2)),
-    "torchvision:efficientnet_b0": ((3, 64, 64), "features", (2, 2)),
+    "torchvision:densenet121": ((3, 128, 128), "features", (4, 4)),
+    "torchvision:convnext_tiny": ((3, 128, 128), "features", (4, 4)),
+    "torchvision:efficientnet_b0": ((3, 128, 128), "features", (4, 4)),
     "torchvision:squeezenet1_0": ((3, 64, 64), "classifier.2", (3, 3)),
     "timm:swin_tiny_patch4_window7_224": ((3, 224, 224), "norm", (7, 7)),
 }

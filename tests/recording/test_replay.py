@@ -27,7 +27,7 @@ TORCHVISION = {
     "alexnet": 96,
     "densenet121": 64,
     "convnext_tiny": 64,
-    "efficientnet_b0": 64,
+    "efficientnet_b0": 128,
     "googlenet": 64,
     "mnasnet0_5": 64,
     "mobilenet_v2": 64,

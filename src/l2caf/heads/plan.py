@@ -107,7 +107,7 @@ class Taken:
     ) -> PlannedHead | None:
         """Make the head, or None where the run was not the one that was planned."""
         layer, features, pooled = self.plan.layer, self.features, self.plan.pooled(network)
-        rows_of_map = arguments.batch * (layer.layout.frames or 1)
+        rows_of_map = arguments.about(layer.input).batch * (layer.layout.frames or 1)
         if pooled is None or self.calls != layer.calls or not isinstance(features, Tensor):
             return None
         if features.shape != (rows_of_map, *layer.shape) or features._version != self.version:
@@ -118,7 +118,7 @@ class Taken:
             return None
         if output.shape[1:].numel() != len(pooled.bias) or not _alike(features, output, pooled.weight, pooled.bias):
             return None
-        size = arguments.size_for(layer.layout)
+        size = arguments.about(layer.input).size_for(layer.layout)
         head = PlannedHead(layer, features, output, size=size, pooled=pooled, record=record)
         return head if head.is_confirmed() else None
 

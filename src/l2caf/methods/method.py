@@ -14,6 +14,7 @@ from ..heatmap import Heatmap
 from ..recorder import record
 from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Inputs, Select
+from ..recording.layout import Layout
 from ..solution import Solution
 
 Where = str | nn.Module | None
@@ -43,7 +44,15 @@ class Method(abc.ABC):
 
     @overload
     def __call__(
-        self, network: nn.Module, inputs: Inputs, *, layer: Where = None, call: int | None = None, select: Select = None
+        self,
+        network: nn.Module,
+        inputs: Inputs,
+        *,
+        layer: Where = None,
+        call: int | None = None,
+        select: Select = None,
+        of: str | int | None = None,
+        layout: Layout | None = None,
     ) -> Heatmap: ...
 
     @overload
@@ -55,6 +64,8 @@ class Method(abc.ABC):
         layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
         call: int | Sequence[int] | None = None,
         select: Select = None,
+        of: str | int | None = None,
+        layout: Layout | None = None,
     ) -> Heatmap | tuple[Heatmap, ...]: ...
 
     def __call__(
@@ -65,13 +76,16 @@ class Method(abc.ABC):
         layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
         call: int | Sequence[int] | None = None,
         select: Select = None,
+        of: str | int | None = None,
+        layout: Layout | None = None,
     ) -> Heatmap | tuple[Heatmap, ...]:
         """Explain a batch; `layer` defaults to the last one with a map, `select` picks the output to explain.
 
+        `of` says which input a map is to belong to, where there are several; `layout` how the layer is laid out.
         Several layers, or several calls of one, give a heatmap each, from one run of the network.
         """
         with borrowed(unwrap(network)):
-            recording = record(network, inputs, layer=layer, call=call, select=select)
+            recording = record(network, inputs, layer=layer, call=call, select=select, of=of, layout=layout)
             found = tuple(self.on(head) for head in recording.heads)
         return found if recording.several else found[0]
 

@@ -1,28 +1,34 @@
-"""Finding the layer where the filter sits, by watching one real run: shapes decide, never class names."""
+"""Finding the layer where the filter sits: shapes propose, the data decide, never class names."""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..errors import LayerError, NetworkError
-from .borrow import Call, borrowed, forwards_replaced, unwrap, watching
-from .inputs import Arguments, Inputs, Select, is_plain, select_output
+from .borrow import borrowed, unwrap
+from .inputs import Arguments, Inputs, Select, is_plain
 from .knowledge import knowledge_of
-from .layout import Layout, infer_layout
+from .layout import Layout
+from .positions import Verdict
+from .survey import OUTPUT, Look, Survey
+
+FIRST = 8  # calls of a kind that are judged before all others: the default is nearly always among the last
 
 
 @dataclass(frozen=True)
 class Layer:
     """One call of one module whose output holds a map, with the layout of that map.
 
-    `reaches` tells whether the network's output changes at all when the map does: the patch tokens after the last
-    attention of a classifier that reads only its class token, for one, reach nothing. `inputs_written` tells whether
-    the network writes into its inputs. `input` names the argument that the map belongs to.
+    `verdict` tells what was seen when the input was changed slab by slab: "confirmed" where the map's positions answer
+    to the input beneath them, "undecided" where that could not be told, with `why`. `reaches` tells whether the
+    network's output changes at all when the map does: the patch tokens after the last attention of a classifier that
+    reads only its class token, for one, reach nothing. `inputs_written` tells whether the network writes into its
+    inputs. `input` names the argument that the map belongs to.
     """
 
     name: str
@@ -34,16 +40,31 @@ class Layer:
     reaches: bool = True
     inputs_written: bool = False
     input: str = "0"
+    verdict: Verdict = Verdict.CONFIRMED
+    agreement: float = 1.0
+    why: str = ""
 
     def __str__(self) -> str:
         return self.name if self.calls == 1 else f"{self.name} (call {self.call + 1} of {self.calls})"
 
 
-def usable_layers(network: nn.Module, inputs: Inputs, *, select: Select = None) -> list[Layer]:
-    """List the layers whose output holds a map, in the order in which they finish."""
+def usable_layers(
+    network: nn.Module, inputs: Inputs, *, select: Select = None, of: str | int | None = None
+) -> list[Layer]:
+    """List the layers whose output holds a map of an input, in the order in which they finish.
+
+    `of` names the input, where there are several; layers whose positions do not answer to it are left out.
+    """
     plain = unwrap(network)
     with borrowed(plain):
-        return list(_survey(plain, Arguments.of(inputs), select).layers)
+        arguments = Arguments.of(inputs, explained=of)
+        found: list[Layer] = []
+        for name in _inputs(arguments):
+            finder = _Finder(plain, arguments.about(name), select)
+            found = finder.all()
+            if found:
+                break
+        return found
 
 
 def find_layer(
@@ -53,165 +74,297 @@ def find_layer(
     *,
     call: int | None = None,
     select: Select = None,
+    layout: Layout | None = None,
 ) -> Layer:
-    """Turn a name, a module or nothing into a layer; nothing means the last one whose map reaches the output."""
-    survey = _survey(network, arguments, select)
-    if layer is None:
-        found = survey.default()
-        layer = found.name
-        if call is None:
-            return found
-    name = layer if isinstance(layer, str) else _name_of(network, layer)
-    matches = [candidate for candidate in survey.layers if candidate.name == name]
-    if not matches:
-        raise LayerError(survey.why_not(network, name))
-    if call is None:
-        return matches[-1]
-    for match in matches:
-        if call in (match.call, match.call - match.calls):  # as everywhere in Python, -1 is the last
-            return match
-    with_map = ", ".join(str(match.call) for match in matches)
-    raise LayerError(
-        f"Layer {name!r} is called {matches[0].calls} times and has a spatial map in call {with_map}, not {call}: "
-        "choose one of these."
-    )
+    """Turn a name, a module or nothing into a layer; nothing means the last one whose map reaches the output.
+
+    Where no input is named, the first that such a layer answers to is explained.
+    """
+    faults: list[LayerError] = []
+    with borrowed(network):
+        for name in _inputs(arguments):
+            finder = _Finder(network, arguments.about(name), select)
+            try:
+                if layer is not None:
+                    return finder.named(layer if isinstance(layer, str) else _name_of(network, layer), call, layout)
+                found = finder.default(layout)
+                return found if call is None else finder.named(found.name, call, layout)
+            except LayerError as fault:
+                faults.append(fault)
+    raise faults[0]
 
 
-@dataclass(frozen=True)
-class _Survey:
-    """What one run of a network showed."""
+def _inputs(arguments: Arguments) -> list[str]:
+    """The inputs to try, in order."""
+    return arguments.explainable if arguments.explained is None else [arguments.main_name]
 
-    layers: tuple[Layer, ...]
-    called: frozenset[str]
-    output_is_map: bool
 
-    def default(self) -> Layer:
-        if not self.layers:
+class _Finder:
+    """The layers of one network for one of its inputs."""
+
+    def __init__(self, network: nn.Module, arguments: Arguments, select: Select) -> None:
+        self.network = network
+        self.arguments = arguments
+        self.look = Look(network, arguments, select)
+        self.survey = self._known(select)
+
+    def _known(self, select: Select) -> Survey:
+        """Look at the network once: what a look shows depends on its modules, the input's shape and what is asked."""
+        if not is_plain(select):
+            return self.look.survey()  # to keep it would keep all that the function refers to
+        known = knowledge_of(self.network)
+        key = (self.arguments.signature(), self.arguments.main_name, select)
+        # What reaches the output depends on weights too: a branch that starts at zero does only once it is trained.
+        tensors = (*self.network.parameters(), *self.network.buffers())
+        versions = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+        kept: tuple[Any, Survey] | None = known.get("survey", key)
+        if kept is not None and kept[0] == versions:
+            return kept[1]
+        fresh = self.look.survey()
+        if kept is not None and [one.shape for one in kept[1].seen] == [one.shape for one in fresh.seen]:
+            # Where positions are does not change with training; what could not be told may be clear by now.
+            decided = {n: one for n, one in kept[1].findings.items() if one.verdict is not Verdict.UNDECIDED}
+            fresh.findings.update(decided)
+        known.put("survey", key, (versions, fresh))
+        return fresh
+
+    def all(self) -> list[Layer]:
+        """Every call whose positions answer to the input, or may."""
+        numbers = range(len(self.survey.seen))
+        self._judge(numbers)
+        held = [number for number in numbers if self._verdict(number) is not Verdict.REFUTED]
+        self._reach(held)
+        return [self._layer(number) for number in held]
+
+    def named(self, name: str, call: int | None, layout: Layout | None) -> Layer:
+        """The call of a module by its name."""
+        seen = self.survey.seen
+        matches = [number for number, one in enumerate(seen) if one.name == name]
+        if layout is not None:
+            matches = [number for number in matches if layout.fits(seen[number].shape)]
+            if not matches:
+                raise LayerError(self._misfit(name, layout), field="layout")
+        if not matches:
+            raise LayerError(self._why_not(name))
+        calls = self.survey.calls[name]
+        if call is not None:
+            wanted = [number for number in matches if call in (seen[number].call, seen[number].call - calls)]
+            if not wanted:  # as everywhere in Python, -1 is the last
+                self._judge(matches)
+                raise LayerError(self._no_such_call(name, call, matches), field="call")
+            matches = wanted
+        if layout is not None:
+            layout = self._completed(layout, seen[matches[-1]].shape)
+            self.survey.findings.update(self.look.judge(self.survey, matches, layout))
+        else:
+            self._judge(matches)
+        good = [number for number in matches if self._verdict(number) is Verdict.CONFIRMED]
+        fair = [number for number in matches if self._verdict(number) is Verdict.UNDECIDED]
+        if not (good or fair):
+            raise LayerError(self._refuted(matches[-1], layout))
+        chosen = (good or fair)[-1]
+        self._reach([chosen])
+        return self._layer(chosen)
+
+    def default(self, layout: Layout | None = None) -> Layer:
+        """The last call that is confirmed and reaches the output; of a dense predictor, the last of the coarsest."""
+        survey = self.survey
+        if layout is not None:
+            raise LayerError("A layout belongs to a layer: name that with layer=, too.", field="layout")
+        if not survey.seen:
             raise LayerError(
                 "No layer of this network has a spatial map: the filter needs a convolutional or token layer with "
-                "more than one position, so give an input that is large enough, or another network."
+                "more than one position, so give an input that is large enough, or another network.",
             )
-        layers = self.layers
-        if self.output_is_map:
-            # The last map of a dense predictor is its answer; where it looked shows at its coarsest layer.
-            coarsest = min(layer.layout.positions for layer in layers)
-            layers = tuple(layer for layer in layers if layer.layout.positions == coarsest)
-        last = layers[-1]
-        # Where the last map reaches nothing, go back along the stream of the same shape to one that does.
-        reaching = [layer for layer in layers if layer.reaches]
-        stream = [layer for layer in reaching if layer.shape == last.shape]
-        return (stream or reaching or [last])[-1]
+        numbers = list(range(len(survey.seen)))
+        alive = [number for number in numbers if survey.seen[number].is_alive()]
+        touched = [number for number in numbers if any(survey.seen[number].alive or ())] or numbers
+        stream = [number for number in alive if survey.seen[number].shape == survey.seen[touched[-1]].shape]
+        cut = [number for number in numbers if survey.seen[number].alive is None]
+        group = sorted({*alive[-FIRST:], *stream[-FIRST:], *cut[-FIRST:], touched[-1]})
+        dense = self._output_is_map()
+        found = None if dense else self._last(group, touched[-1])
+        if found is None:
+            found = self._last(numbers, touched[-1], dense=dense)
+        if found is None:
+            raise LayerError(self._none(numbers))
+        return self._layer(found)
 
-    def why_not(self, network: nn.Module, name: str) -> str:
-        usable = [layer.name for layer in self.layers]
+    def _last(self, numbers: Sequence[int], touched: int, *, dense: bool = False) -> int | None:
+        """The default among these calls, or None."""
+        self._judge(numbers)
+        for verdict in (Verdict.CONFIRMED, Verdict.UNDECIDED):
+            if verdict is Verdict.UNDECIDED and len(numbers) < len(self.survey.seen):
+                return None  # a confirmed one further up is better
+            held = [number for number in numbers if self._verdict(number) is verdict]
+            if dense and held:
+                held = self._bottleneck(held)
+            self._reach(held)
+            reaching = [number for number in held if self.survey.reaching[number]]
+            # Where the last map reaches nothing, go back along the stream of the same shape to one that does.
+            stream = [n for n in reaching if self.survey.seen[n].shape == self.survey.seen[touched].shape]
+            if reaching:
+                return (stream if touched not in reaching and stream else reaching)[-1]
+            if held and len(numbers) == len(self.survey.seen):
+                return held[-1]  # nothing moves the output, which the outcome will say
+        return None
+
+    def _bottleneck(self, numbers: list[int]) -> list[int]:
+        """Of a dense predictor's layers, those of the coarsest grid; where it looked shows there.
+
+        Its last layers of the coarsest grid may be its answer before it is enlarged, with a channel for each of the
+        output's: that is what is to be explained.
+        """
+
+        def layout(number: int) -> Layout:
+            found = self.survey.findings[number].layout
+            assert found is not None
+            return found
+
+        coarsest = min(layout(number).positions for number in numbers)
+        numbers = [number for number in numbers if layout(number).positions == coarsest]
+        answer = self.survey.findings[OUTPUT].layout
+        assert answer is not None
+        channels = self.survey.output[1 if answer.kind == "channels_first" else -1]
+
+        def is_answer(number: int) -> bool:
+            shape = self.survey.seen[number].shape
+            return shape[1 if layout(number).kind == "channels_first" else -1] == channels
+
+        kept = list(numbers)
+        while kept and is_answer(kept[-1]):
+            kept.pop()
+        return kept or numbers
+
+    def _output_is_map(self) -> bool:
+        if len(self.survey.output) < 3 or not self.survey.layouts(self.survey.output):
+            return False
+        self._judge([OUTPUT])
+        return self._verdict(OUTPUT) is Verdict.CONFIRMED
+
+    def _judge(self, numbers: Sequence[int]) -> None:
+        unknown = [number for number in numbers if number not in self.survey.findings]
+        if unknown:
+            self.survey.findings.update(self.look.judge(self.survey, unknown))
+
+    def _reach(self, numbers: Sequence[int]) -> None:
+        """Ask the gradient, and where it is silent the output itself."""
+        reaching, unknown = self.survey.reaching, []
+        for number in numbers:
+            if number not in reaching:
+                if self.survey.seen[number].is_alive(self.survey.findings[number].layout):
+                    reaching[number] = True
+                else:
+                    unknown.append(number)
+        for start in range(0, len(unknown), 2 * FIRST):
+            reaching.update(self.look.moved_by(self.survey, unknown[start : start + 2 * FIRST]))
+
+    def _verdict(self, number: int) -> Verdict:
+        return self.survey.findings[number].verdict
+
+    def _layer(self, number: int) -> Layer:
+        one, finding = self.survey.seen[number], self.survey.findings[number]
+        assert finding.layout is not None
+        return Layer(
+            name=one.name,
+            kind=one.kind,
+            shape=one.shape[1:],
+            layout=finding.layout,
+            call=one.call,
+            calls=self.survey.calls[one.name],
+            reaches=self.survey.reaching.get(number, True),
+            inputs_written=self.survey.inputs_written,
+            input=self.arguments.main_name,
+            verdict=finding.verdict,
+            agreement=finding.agreement,
+            why=finding.why,
+        )
+
+    def _completed(self, layout: Layout, shape: tuple[int, ...]) -> Layout:
+        """A layout that somebody gave, with the input's axes that it runs along where these were not said."""
+        if layout.along is not None:
+            return layout
+        for one in self.survey.layouts(shape):
+            if (one.kind, one.shape, one.order, one.prefix, one.suffix) == (
+                layout.kind, layout.shape, layout.order, layout.prefix, layout.suffix,
+            ):  # fmt: skip
+                return one
+        axes = tuple(self.survey.axes)[-len(layout.shape) :]
+        if len(axes) < len(layout.shape):
+            raise LayerError(
+                f"A grid of {len(layout.shape)} axes needs as many axes of the input, and this one has "
+                f"{len(self.survey.axes)} with positions: give another grid.",
+                field="layout",
+            )
+        return Layout(layout.kind, layout.grid, layout.prefix, layout.frames, layout.suffix, layout.order, axes)
+
+    def _why_not(self, name: str) -> str:
+        usable = list(dict.fromkeys(one.name for one in self.survey.seen))
         near = difflib.get_close_matches(name, usable, n=3, cutoff=0.3) or usable[-3:]
-        names = dict(network.named_modules())
-        if name not in names:
+        if name not in dict(self.network.named_modules()):
             fault = f"There is no layer {name!r}"
-        elif name not in self.called:
+        elif name not in self.survey.calls:
             fault = f"Layer {name!r} is not called when the network runs"
         else:
             fault = f"The output of layer {name!r} has no spatial map"
         return f"{fault}; the nearest usable ones are {', '.join(near) or 'none'}."
 
+    def _no_such_call(self, name: str, call: int, matches: list[int]) -> str:
+        with_map = [str(self.survey.seen[n].call) for n in matches if self._verdict(n) is not Verdict.REFUTED]
+        return (
+            f"Layer {name!r} is called {self.survey.calls[name]} times and has a spatial map in call "
+            f"{', '.join(with_map) or 'none'}, not {call}: choose one of these."
+        )
 
-def _survey(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
-    """Look at the network once: what a run shows depends on its modules, the input's shape and what is explained."""
-    if not is_plain(select):
-        return _look_at_little(network, arguments, select)  # to keep it would keep all that the function refers to
-    known = knowledge_of(network)
-    key = (arguments.signature(), select)
-    # What reaches the output depends on weights too: a branch that starts at zero does only once it is trained.
-    versions = [(tensor.data_ptr(), tensor._version) for tensor in (*network.parameters(), *network.buffers())]
-    surveyed: tuple[list[tuple[int, int]], _Survey] | None = known.get("survey", key)
-    if surveyed is None or surveyed[0] != versions:
-        surveyed = versions, _look_at_little(network, arguments, select)
-        known.put("survey", key, surveyed)
-    return surveyed[1]
-
-
-def _look_at_little(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
-    """Look at the first sample alone; where the network cannot run on one sample, at all of them."""
-    if arguments.batch > 1:
-        try:
-            return _look(network, arguments.first(), select)
-        except Exception:  # noqa: BLE001 - if it is not for the single sample, it comes again
-            pass
-    return _look(network, arguments, select)
-
-
-def _look(network: nn.Module, arguments: Arguments, select: Select) -> _Survey:
-    """Run one sample, note every output that holds a map, and ask the gradient which of them reach the output."""
-    input_shape = tuple(arguments.main.shape)
-    names = {module: name for name, module in network.named_modules()}
-    noted: list[tuple[Layer, Tensor]] = []
-    calls: dict[str, int] = {}
-
-    def returned_from(call: Call, output: Any) -> None:
-        name = names[call.module]
-        calls[name] = call.index + 1
-        if isinstance(output, Tensor) and output.is_floating_point():
-            layout = infer_layout(tuple(output.shape), input_shape)
-            if layout is not None:
-                layer = Layer(name, type(call.module).__name__, tuple(output.shape[1:]), layout, call.index)
-                noted.append((layer, output))
-
-    main = arguments.main
-    differentiable = arguments.map(
-        lambda tensor: tensor.clone().requires_grad_() * 1 if tensor is main else tensor.clone()
-    )
-    before = differentiable.versions()
-    with borrowed(network) as loan:
-        # What computes a weight is no layer, though its output may have the shape of a map.
-        layers = [
-            module
-            for module in loan.modules
-            if module is not network and "parametrizations" not in names[module].split(".")
-        ]
-        try:
-            with forwards_replaced(watching(layers, returned=returned_from)), torch.enable_grad():
-                returned = differentiable.call(network)
-        except RuntimeError:
-            # What writes into views, for one, runs only where no gradient is asked for.
-            noted.clear()
-            calls.clear()
-            with forwards_replaced(watching(layers, returned=returned_from)), torch.no_grad():
-                differentiable = arguments.map(Tensor.clone)
-                before = differentiable.versions()
-                returned = differentiable.call(network)
-    output = select_output(returned, select, arguments.batch)
-    reaching = _reaching(output, [tensor for _, tensor in noted], [layer.layout for layer, _ in noted])
-    return _Survey(
-        layers=tuple(
-            replace(
-                layer,
-                reaches=reach,
-                calls=calls[layer.name],
-                inputs_written=differentiable.versions() != before,
-                input=arguments.main_name,
+    def _refuted(self, number: int, layout: Layout | None) -> str:
+        one, finding = self.survey.seen[number], self.survey.findings[number]
+        read = "" if finding.layout is None else f" as {described(finding.layout)}"
+        input_ = self.arguments.main_name
+        if layout is not None:
+            better = self.look.judge(self.survey, [number])[number]
+            del self.survey.findings[number]  # what somebody said wrongly is not known of the layer
+            hint = (
+                f"read as {described(better.layout)} it does: leave layout= out"
+                if better.verdict is Verdict.CONFIRMED and better.layout is not None
+                else "give another layout, or another layer"
             )
-            for (layer, _), reach in zip(noted, reaching, strict=True)
-        ),
-        called=frozenset(calls),
-        output_is_map=infer_layout(tuple(output.shape), input_shape) is not None,
-    )
+        else:
+            hint = "choose another layer, or say how it is laid out with layout=Layout(kind, grid=…, prefix=…, order=…)"
+        return f"Layer {one.name!r}, {one.shape[1:]}, read{read} is no map of input {input_!r}: {finding.why}; {hint}."
+
+    def _misfit(self, name: str, layout: Layout) -> str:
+        shapes = [one.shape[1:] for one in self.survey.seen if one.name == name]
+        return (
+            f"Layer {name!r} gives {', '.join(map(str, shapes)) or 'no map'}, which is not {described(layout)}: "
+            "give a layout of that shape."
+        )
+
+    def _none(self, numbers: Sequence[int]) -> str:
+        best = max(numbers, key=lambda number: self.survey.findings[number].agreement)
+        finding = self.survey.findings[best]
+        return (
+            f"No layer of this network has positions that answer to input {self.arguments.main_name!r} beneath them, "
+            f"so there is no map to draw (the nearest is {self.survey.seen[best].name!r}: {finding.why}): explain "
+            "another input with of=, or name a layer and its layout with layer= and layout=."
+        )
 
 
-def _reaching(output: Tensor, tensors: list[Tensor], layouts: list[Layout]) -> list[bool]:
-    """Tell for each map whether the output has a gradient there; where none can be had, give the benefit of doubt."""
-    asked = [tensor for tensor in tensors if tensor.requires_grad]
-    if not asked or not output.requires_grad:
-        return [True] * len(tensors)
-    projection = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
-    try:
-        gradients = iter(torch.autograd.grad(output, asked, projection, allow_unused=True))
-    except RuntimeError:  # a network that is not differentiable as it runs here
-        return [True] * len(tensors)
-    reaches = []
-    for tensor, layout in zip(tensors, layouts, strict=True):
-        gradient = next(gradients) if tensor.requires_grad else None
-        reaches.append(gradient is not None and bool((layout.columns(gradient) != 0).any()))
-    return reaches if any(reaches) else [True] * len(tensors)
+def described(layout: Layout) -> str:
+    """A layout in words.
+
+    >>> described(Layout("tokens", (14, 14), prefix=1))
+    '1 token and a grid of 14 x 14'
+    """
+    words = f"a grid of {' x '.join(map(str, layout.grid))}"
+    if layout.frames is not None:
+        words = f"{layout.frames} frames with {words} each"
+    if layout.prefix:
+        words = f"{layout.prefix} token{'s' if layout.prefix > 1 else ''} and {words}"
+    if layout.suffix:
+        words += f" and {layout.suffix} tokens behind it"
+    if layout.order is not None:
+        words += f" in the order {layout.order}"
+    return words + (", channels last" if layout.kind == "channels_last" else "")
 
 
 def _name_of(network: nn.Module, module: nn.Module) -> str:

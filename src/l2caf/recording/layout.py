@@ -1,24 +1,35 @@
-"""Where the channel and the spatial axes are in a layer's output."""
+"""Where the channel and the spatial axes are in a layer's output: `Layout`, and those that a shape allows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import permutations
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-MOST_PREFIX_TOKENS = 8  # a class token, a distillation token and the usual four registers fit well inside
+from ..errors import LayerError
+
+# Prompts before the patches come in dozens; what stands behind them (detection tokens, text) may be more.
+MOST_PREFIX_TOKENS = 64
+PREFIX_BESIDE_SUFFIX, MOST_SUFFIX_TOKENS = 8, 128
+
+Kind = Literal["channels_first", "channels_last", "tokens"]
 
 
 @dataclass(frozen=True)
 class Layout:
     """The axes of a feature map: a grid of positions, each with a vector of channels.
 
-    `channels_first` is (B, C, *grid), `channels_last` is (B, *grid, C) and `tokens` is (B, prefix + positions, C). With
-    `frames`, each sample has that many rows of the batch, one after the other, and a grid in each.
+    `channels_first` is (B, C, *grid), `channels_last` is (B, *grid, C) and `tokens` is (B, prefix + positions + suffix,
+    C). `grid` has the order of the input's axes; where the layer holds its axes in another, `order` names them as it
+    does: tokens that run over height and width before time are `Layout("tokens", grid=(t, h, w), order=(1, 2, 0))`.
+    With `frames`, each sample has that many rows of the batch, one after the other, and a grid in each. `along` are the
+    axes of the input, frames first, that the grid runs along, where these are not its last ones.
 
     >>> Layout("tokens", grid=(14, 14), prefix=1).positions
     196
@@ -26,10 +37,21 @@ class Layout:
     (3, 7, 7)
     """
 
-    kind: Literal["channels_first", "channels_last", "tokens"]
+    kind: Kind
     grid: tuple[int, ...]
     prefix: int = 0
     frames: int | None = None
+    suffix: int = 0
+    order: tuple[int, ...] | None = None
+    along: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.order is not None and sorted(self.order) != list(range(len(self.grid))):
+            raise LayerError(
+                f"The order {self.order} does not name each axis of the grid {self.grid} once: for tokens that run "
+                "over the last axis first, give order=(1, 0).",
+                field="layout",
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -47,99 +69,172 @@ class Layout:
         space = ("z", "y", "x")[-len(self.grid) :]
         return space if self.frames is None else ("frame", *space)
 
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether a layer's output of this shape, (B, ...), can be read so."""
+        if len(shape) < 3 or (self.frames is not None and shape[0] % self.frames):
+            return False
+        held = {
+            "channels_first": shape[2:],
+            "channels_last": shape[1:-1],
+            "tokens": (shape[1] - self.prefix - self.suffix,) if len(shape) == 3 else (0,),
+        }[self.kind]
+        return tuple(held) in (self._held, (math.prod(self.grid),))
+
     def columns(self, features: Tensor) -> Tensor:
-        """Return the features as (B, C, positions), whatever the layout; prefix tokens are left out."""
+        """Return the features as (B, C, positions), whatever the layout; prefix and suffix tokens are left out."""
         if self.kind == "channels_first":
             columns = features.flatten(2)
         elif self.kind == "channels_last":
             columns = features.flatten(1, -2).transpose(1, 2)
         else:
-            columns = features[:, self.prefix :].transpose(1, 2)
+            columns = features[:, self.prefix : features.shape[1] - self.suffix].transpose(1, 2)
+        if self.order is not None:
+            back = sorted(range(len(self.order)), key=self.order.__getitem__)
+            columns = columns.unflatten(2, self._held).permute(0, 1, *(2 + axis for axis in back)).flatten(2)
         if self.frames is None:
             return columns
         return columns.unflatten(0, (-1, self.frames)).transpose(1, 2).flatten(2)
 
     def weigh(self, features: Tensor, weights: Tensor) -> Tensor:
-        """Multiply every position of (B, ...) features by its weight in (B, positions); prefix tokens keep theirs."""
+        """Multiply every position of (B, ...) features by its weight in (B, positions); other tokens keep theirs."""
         weights = weights.to(features.dtype).reshape(features.shape[0], -1)
+        if self.order is not None:
+            weights = weights.unflatten(1, self.grid).permute(0, *(1 + axis for axis in self.order)).flatten(1)
         if self.kind == "channels_first":
-            return features * weights.reshape(-1, 1, *self.grid)
+            return features * weights.reshape(-1, 1, *features.shape[2:])
         if self.kind == "channels_last":
-            return features * weights.reshape(-1, *self.grid, 1)
-        untouched = weights.new_ones(weights.shape[0], self.prefix)
-        return features * torch.cat([untouched, weights.flatten(1)], dim=1).unsqueeze(-1)
+            return features * weights.reshape(-1, *features.shape[1:-1], 1)
+        before, after = weights.new_ones(len(weights), self.prefix), weights.new_ones(len(weights), self.suffix)
+        return features * torch.cat([before, weights, after], dim=1).unsqueeze(-1)
+
+    @property
+    def _held(self) -> tuple[int, ...]:
+        """The grid as the layer holds it."""
+        return self.grid if self.order is None else tuple(self.grid[axis] for axis in self.order)
 
 
-def infer_layout(output_shape: Sequence[int], input_shape: Sequence[int]) -> Layout | None:
-    """Tell how a layer's output is laid out, or None where it holds no map of the input.
+def proposals(shape: Sequence[int], axes: Mapping[int, int], rows: int, *, suffixes: bool = False) -> Iterator[Layout]:
+    """Every layout that a layer's output of this shape, (rows, ...), could have, as far as shapes tell.
 
-    Only shapes are looked at: the grid must have more than one position, be no finer than the input, and have
-    the input's own proportions to within a cell. `input_shape` is (B, ..., *size).
+    `axes` are the input's axes that may hold positions, with their lengths. Grids are no finer than the input. Where
+    positions stand in one row, height and width keep the input's proportions to within a cell. `suffixes` asks for the
+    readings of tokens with others behind them.
 
-    >>> infer_layout((2, 197, 768), (2, 3, 224, 224))
-    Layout(kind='tokens', grid=(14, 14), prefix=1, frames=None)
-    >>> infer_layout((2, 1280, 1, 1), (2, 3, 224, 224)) is None
-    True
+    >>> [layout.grid for layout in proposals((1, 197, 768), {2: 224, 3: 224}, 1) if layout.order is None][:2]
+    [(14, 14), (197,)]
     """
-    if len(output_shape) < 3:
-        return None
-    if output_shape[0] != input_shape[0]:
-        return _folded(output_shape, input_shape)
-    axes = len(output_shape) - 2
-    finest = len(input_shape) - 2
-    if axes <= finest:
-        size = tuple(input_shape[-axes:])
-        if _is_map(tuple(output_shape[2:]), size) and not (axes == 1 and finest > 1):
-            return Layout("channels_first", tuple(output_shape[2:]))
-        # A single channel at the end is rather a pooled vector, (B, C, 1, 1), than a map.
-        if _is_map(tuple(output_shape[1:-1]), size) and axes > 1 and output_shape[-1] > 1:
-            return Layout("channels_last", tuple(output_shape[1:-1]))
-    if axes == 1 and finest > 1:
-        return _tokens(output_shape[1], tuple(input_shape[2:]))
-    return None
+    if len(shape) < 3 or shape[0] % rows or 0 in shape:
+        return
+    if shape[0] != rows:
+        frames = shape[0] // rows
+        for axis, length in axes.items():
+            if length == frames:
+                others = {other: cells for other, cells in axes.items() if other != axis}
+                for layout in _of_sample(shape, others, suffixes=suffixes):
+                    yield replace(layout, frames=frames, along=(axis, *(layout.along or ())))
+        return
+    yield from _of_sample(shape, axes, suffixes=suffixes)
 
 
-def _folded(output_shape: Sequence[int], input_shape: Sequence[int]) -> Layout | None:
-    """Tell the layout where the frames of (B, T, C, H, W) or (B, C, T, H, W) are rows of the batch."""
-    if len(input_shape) != 5 or output_shape[0] % input_shape[0]:
-        return None
-    frames = output_shape[0] // input_shape[0]
-    for axis in (1, 2):
-        if frames > 1 and frames == input_shape[axis]:
-            one_frame = (
-                output_shape[0],
-                *(length for place, length in enumerate(input_shape) if place not in (0, axis)),
-            )
-            found = infer_layout(output_shape, one_frame)
-            return None if found is None else replace(found, frames=frames)
-    return None
+def _of_sample(shape: Sequence[int], axes: Mapping[int, int], *, suffixes: bool) -> Iterator[Layout]:
+    tokens = shape[1] if len(shape) == 3 else 0
+    if suffixes:
+        for prefix in range(PREFIX_BESIDE_SUFFIX + 1):
+            for suffix in range(1, min(MOST_SUFFIX_TOKENS, tokens // 2) + 1):
+                yield from _tokens(tokens, axes, prefix=prefix, suffix=suffix)
+        return
+    yield from _grids("channels_first", tuple(shape[2:]), axes)
+    if len(shape) > 3:
+        if shape[-1] > 1:  # a single channel at the end is rather a pooled vector, (B, C, 1, 1)
+            yield from _grids("channels_last", tuple(shape[1:-1]), axes)
+        return
+    yield from _in_one_row("channels_first", shape[2], axes)
+    for prefix in range(min(MOST_PREFIX_TOKENS, tokens // 2) + 1):
+        yield from _tokens(tokens, axes, prefix=prefix)
 
 
-def _is_map(grid: tuple[int, ...], size: tuple[int, ...]) -> bool:
-    if math.prod(grid) < 2 or any(cells > pixels for cells, pixels in zip(grid, size, strict=True)):
-        return False
-    if len(grid) < 2:
-        return True
-    # Time or depth may be strided apart from height and width, so only the last two axes must agree.
+def _tokens(tokens: int, axes: Mapping[int, int], *, prefix: int, suffix: int = 0) -> Iterator[Layout]:
+    """Tokens in one row, of which at least half have a place."""
+    count = tokens - prefix - suffix
+    if 2 * count >= tokens:
+        for layout in (*_in_one_row("tokens", count, axes), *_grids("tokens", (count,), axes)):
+            yield replace(layout, prefix=prefix, suffix=suffix)
+
+
+def _grids(kind: Kind, held: tuple[int, ...], axes: Mapping[int, int]) -> Iterator[Layout]:
+    """A grid that the layer holds as one, along all choices of the input's axes."""
+    if math.prod(held) < 2 or len(held) > 3:
+        return
+    for along in permutations(axes, len(held)):
+        if all(cells <= axes[axis] for cells, axis in zip(held, along, strict=True)):
+            yield _along(kind, held, along)
+
+
+def _in_one_row(kind: Kind, count: int, axes: Mapping[int, int]) -> Iterator[Layout]:
+    """A grid of two or three axes whose positions the layer holds one after the other."""
+    if count < 4:
+        return
+    for along in (*permutations(axes, 2), *permutations(axes, 3)):
+        # Height and width are the last two of the input's axes; what else there is may be strided apart from them.
+        rows, columns = sorted(along)[-2:]
+        for held in _factors(count, len(along)):
+            cells = dict(zip(along, held, strict=True))
+            fits = all(number <= axes[axis] for axis, number in cells.items())
+            if fits and in_proportion((cells[rows], cells[columns]), (axes[rows], axes[columns])):
+                yield _along(kind, held, along)
+
+
+def _along(kind: Kind, held: tuple[int, ...], along: tuple[int, ...]) -> Layout:
+    """The layout of a grid that the layer holds along these axes of the input."""
+    ranked = sorted(along)
+    order = tuple(ranked.index(axis) for axis in along)
+    grid = tuple(held[along.index(axis)] for axis in ranked)
+    return Layout(kind, grid, order=None if order == tuple(range(len(order))) else order, along=tuple(ranked))
+
+
+@lru_cache(maxsize=1024)
+def _factors(count: int, parts: int) -> tuple[tuple[int, ...], ...]:
+    """Every way to write a number as so many factors.
+
+    >>> _factors(4, 2)
+    ((1, 4), (2, 2), (4, 1))
+    """
+    if parts == 1:
+        return ((count,),)
+    return tuple(
+        (first, *rest)
+        for first in range(1, count + 1)
+        if count % first == 0
+        for rest in _factors(count // first, parts - 1)
+    )
+
+
+def in_proportion(grid: Sequence[int], size: Sequence[int]) -> bool:
+    """Whether the last two axes of a grid have the proportions of an input to within a cell."""
     (rows, columns), (height, width) = grid[-2:], size[-2:]
     return abs(rows - columns * height / width) <= 1.5 or abs(columns - rows * width / height) <= 1.5
 
 
-def _tokens(count: int, size: tuple[int, ...]) -> Layout | None:
-    found = [Layout("tokens", grid, n) for n in range(MOST_PREFIX_TOKENS) for grid in _grids(count - n, size)]
-    # 30 tokens of a square picture are 5 x 5 and five before them, rather than 5 x 6.
-    exact = [layout for layout in found if layout.grid[-2] * size[-1] == layout.grid[-1] * size[-2]]
-    return next(iter(exact or found), None)
+def natural(shape: Sequence[int], layouts: Sequence[Layout], axes: Mapping[int, int]) -> Layout | None:
+    """The layout that a person would guess from a shape alone, or None: all of the input's axes, in its own order.
 
+    >>> shape, axes = (2, 30, 384), {2: 80, 3: 80}
+    >>> natural(shape, list(proposals(shape, axes, 2)), axes).grid  # with five before it, rather than five by six
+    (5, 5)
+    """
 
-def _grids(positions: int, size: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the grids of so many positions that have the proportions of an input of this size."""
-    depths = range(1, size[0] + 1) if len(size) == 3 else (None,)
-    height, width = size[-2:]
-    for depth in depths:
-        if positions < 4 or positions % (depth or 1):
-            continue
-        area = positions // (depth or 1)
-        rows = round(math.sqrt(area * height / width))
-        if rows and area % rows == 0 and _is_map((rows, area // rows), (height, width)):
-            yield (rows, area // rows) if depth is None else (depth, rows, area // rows)
+    def far(layout: Layout) -> float:
+        cells = layout.shape[-2:]
+        sizes = [axes[axis] for axis in (layout.along or ())][-2:]
+        return abs(cells[0] * sizes[1] - cells[1] * sizes[0]) if len(cells) == 2 else 0.0
+
+    def is_plain(layout: Layout) -> bool:
+        held_in_a_row = layout.kind == "channels_first" and len(layout.grid) > 1 and len(shape) == 3
+        proportions = len(layout.grid) < 2 or in_proportion(layout.grid, [axes[axis] for axis in layout.along or ()])
+        everything = layout.order is None and layout.suffix == 0 and set(layout.along or ()) == set(axes)
+        return everything and proportions and not held_in_a_row
+
+    def unlikely(layout: Layout) -> tuple[object, ...]:
+        return layout.prefix > PREFIX_BESIDE_SUFFIX, far(layout) > 0, layout.prefix
+
+    return min(filter(is_plain, layouts), key=unlikely, default=None)

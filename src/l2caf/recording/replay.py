@@ -14,6 +14,7 @@ from .borrow import Call, unwrap
 from .inputs import Arguments, Inputs, Select, select_output
 from .knowledge import forget, knowledge_of
 from .layers import Layer, find_layer, module_named
+from .layout import Layout
 from .storage import Keeping
 from .tape import Tape
 
@@ -35,6 +36,7 @@ class Replay:
         call: int | None = None,
         select: Select = None,
         tape: Tape | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.network = unwrap(network)
         self.arguments = inputs if isinstance(inputs, Arguments) else Arguments.of(inputs)
@@ -43,10 +45,10 @@ class Replay:
         self.observed: dict[Call, Tensor] = {}  # what the modules after the layer gave, where it is small
         self._given = tape  # of a run that was recorded already, at this layer
         try:
-            self._start(find_layer(self.network, self.arguments, layer, call=call, select=select))
+            self._start(find_layer(self.network, self.arguments, layer, call=call, select=select, layout=layout))
         except _OutdatedError:
             forget(self.network)
-            self._start(find_layer(self.network, self.arguments, layer, call=call, select=select))
+            self._start(find_layer(self.network, self.arguments, layer, call=call, select=select, layout=layout))
 
     @property
     def batch(self) -> int:
@@ -121,7 +123,7 @@ class Replay:
 
     def _start(self, layer: Layer) -> None:
         self.layer = layer
-        self.arguments = replace(self.arguments, copied=layer.inputs_written)
+        self.arguments = replace(self.arguments.about(layer.input), copied=layer.inputs_written)
         self.cut = Call(module_named(self.network, layer.name), layer.call)
         known = knowledge_of(self.network)
         ways = list(Keeping)

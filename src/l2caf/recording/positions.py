@@ -1,0 +1,323 @@
+"""Do a layer's positions answer to the input beneath them? Shapes propose, the data decide.
+
+A network is shown inputs that differ in one slab each (`slabs.py`). With y the layer's output as (positions, channels),
+y_ak that for slab k across axis a, and y_0 that for the base:
+
+    D_ak  = y_ak - y_0, less its median over the positions (what all share: attention, norms, gates)
+    n_ak  = |D_ak|^2 per position
+    w_ak  = n_ak / mean over positions, less a position's least over the slabs
+    c_a   = sum_k u_k w_ak / sum_k w_ak,   u_k the slab's centre in [0, 1]: where along the axis a position answers
+
+A layout is right where c_a of every grid axis follows the position's own place along it, by Pearson's correlation r.
+A grid that is wrong by a factor of two reaches r = 0.5 by arithmetic, anything else that is wrong about 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .layout import Kind, Layout, proposals
+from .slabs import Slabs, slabs_across
+
+Floats = npt.NDArray[np.float64]
+
+LEAST_AGREEMENT = 0.6  # a grid that is wrong by two has 0.5; the least of a right one that was met, 0.66
+# How sure: sum of atanh(r) sqrt((P - 3) / axes), which chance brings above 3 in one of 200 grids of four positions.
+LEAST_CERTAINTY, CERTAINTY_OF_MANY = 3.0, 4.5
+LEAST_OF_FEWER_AXES = 0.8  # for a grid that has fewer axes than the input
+SIDE_BY_SIDE = 0.5  # how tokens that follow one another must answer for a place among others to be looked for
+NEAR = 0.05  # two agreements as far apart as this are about the same
+FEW = 8  # layouts to choose from; with more of them, chance has more tries
+LEAST_POSITIONS = 4
+NOISE = 10  # a change must be so many times what the network's own rounding makes of the same input
+SAME = 1e-5  # positions that differ by less than this share of the change cannot be told apart
+# Where a layer has more, some do: positions along an axis, positions for a median, channels.
+MOST_ALONG, MOST_IN_MEDIAN, MOST_CHANNELS = 32, 128, 128
+
+
+class Verdict(StrEnum):
+    """What the data say of a layer and its layout."""
+
+    CONFIRMED = "confirmed"  # its positions answer to the input beneath them
+    UNDECIDED = "undecided"  # too little moves, or too few positions, to tell
+    REFUTED = "refuted"  # they do not
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on one layer, the layout that it is about, how well that agrees with the data, and why not better."""
+
+    verdict: Verdict
+    layout: Layout | None = None
+    agreement: float = 0.0
+    why: str = ""
+
+
+class Response:
+    """How one layer answered to every row of slabs, for one choice of its channel axis: norms per position."""
+
+    def __init__(self, slabs: Slabs, kind: Kind, frames: int | None) -> None:
+        self.slabs = slabs
+        self.kind = kind
+        self.frames = frames
+        self.held: tuple[int, ...] = ()  # the layer's axes other than batch and channels, frames first
+        self.strides: tuple[int, ...] = ()
+        self._base: Tensor | None = None
+        self._norms: list[Tensor] = []
+        self._moved: list[float] = []
+        self._varied: list[float] = []
+        self._size = 0.0
+
+    def note(self, output: Tensor) -> None:
+        """Take the layer's output for the next rows; the first of all is the base."""
+        values = self._positions_and_channels(output.detach())
+        if self._base is None:
+            self._base, values = values[:1], values[1:]
+            self._size = float(self._base.norm())
+        if not len(values):
+            return
+        change = values - self._base
+        moved = change.flatten(1).norm(dim=1)
+        self._moved += moved.tolist()
+        self._varied += (change - change.mean(dim=1, keepdim=True)).flatten(1).norm(dim=1).tolist()
+        sampled = change[:, :: -(-change.shape[1] // MOST_IN_MEDIAN)]
+        change = change - sampled.transpose(1, 2).median(dim=2).values.unsqueeze(1)
+        self._norms.append(change.square().sum(dim=2).cpu())
+
+    def _positions_and_channels(self, output: Tensor) -> Tensor:
+        """(rows, ...) as (rows, positions, channels); where there are many, some of either."""
+        if self.frames is not None:
+            output = output.unflatten(0, (-1, self.frames))
+        place = 1 + (self.frames is not None)
+        values = output.movedim(place, -1) if self.kind == "channels_first" else output
+        self.held = tuple(values.shape[1:-1])
+        # Tokens are not thinned out: which of them have a place is yet to be found.
+        thin = len(self.held) - (self.frames is not None) > 1
+        self.strides = tuple(-(-length // MOST_ALONG) if thin else 1 for length in self.held)
+        for axis, stride in enumerate(self.strides, start=1):
+            if stride > 1:
+                values = values[(slice(None),) * axis + (slice(stride // 2, None, stride),)]
+        channels = values[..., :: -(-values.shape[-1] // MOST_CHANNELS)]
+        return channels.flatten(1, -2).float()
+
+    def nothing_to_see(self, again: Tensor | None) -> str | None:
+        """Why this layer cannot be judged, or None; `again` is its output for the base in another run."""
+        if self._base is None or not self._moved:
+            return "it could not be run on changed inputs"
+        most = max(self._moved)
+        if not math.isfinite(most) or not math.isfinite(self._size):
+            return "it is not finite on changed inputs"
+        own = 0.0
+        if again is not None:
+            repeated = self._positions_and_channels(again)[:1]
+            own = float((repeated - self._base).norm()) if repeated.shape == self._base.shape else 0.0
+        if most <= NOISE * own:
+            return "it changes no more with the input than from one run to the next"
+        if most <= 1e-7 * self._size:
+            return "it hardly changes with the input"
+        if max(self._varied) <= SAME * most:
+            return "all its positions change alike"
+        return None
+
+    def on_grid(self, values: Floats, layout: Layout) -> Floats:
+        """One value per position of this response, on the axes of a layout's filter; other tokens are left out."""
+        order = layout.order or range(len(layout.grid))
+        frames = () if layout.frames is None else (layout.frames,)
+        if layout.kind == "tokens":
+            values = values.reshape(*frames, -1)[..., layout.prefix : self.held[-1] - layout.suffix]
+            held = [*frames, *(layout.grid[axis] for axis in order)]
+        elif self._is_thinned:
+            held = [
+                -(-(length - stride // 2) // stride) for length, stride in zip(self.held, self.strides, strict=True)
+            ]
+        else:
+            held = [*frames, *(layout.grid[axis] for axis in order)]
+        back = [*range(len(frames)), *(len(frames) + place for place in np.argsort(list(order)))]
+        return values.reshape(held).transpose(back)
+
+    def places(self, layout: Layout, axis: int) -> Floats:
+        """The places of a layout's positions along one axis of its filter, in [0, 1]."""
+        stride = 1
+        if self._is_thinned:
+            offset = len(layout.shape) - len(layout.grid)
+            order = layout.order or range(len(layout.grid))
+            stride = self.strides[axis if axis < offset else offset + list(order).index(axis - offset)]
+        cells = layout.shape[axis]
+        return (np.arange(stride // 2, cells, stride) + 0.5) / cells
+
+    @property
+    def _is_thinned(self) -> bool:
+        return max(self.strides) > 1
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether nothing at all changed."""
+        return bool(self._moved) and max(self._moved) == 0.0
+
+    def centres(self) -> dict[int, Floats]:
+        """Where along each axis of the input each position answers, in [0, 1]."""
+        norms = torch.cat(self._norms).double().numpy()
+        found = {}
+        for axis in dict.fromkeys(axis for axis, _ in self.slabs.changes):
+            rows = [number for number, (of, _) in enumerate(self.slabs.changes) if of == axis]
+            shares = norms[rows] / np.maximum(norms[rows].mean(axis=1, keepdims=True), 1e-300)
+            shares = shares - shares.min(axis=0)
+            total = shares.sum(axis=0)
+            count = slabs_across(self.slabs.base.shape[axis])
+            middle = (np.arange(count) + 0.5) / count
+            found[axis] = np.where(total > 0, middle @ shares / np.maximum(total, 1e-300), 0.5)
+        return found
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A layout with its agreement: the least correlation over the axes, and how sure one can be of it."""
+
+    layout: Layout
+    agreement: float
+    certainty: float
+    highest: float = 0.0  # the correlation of the axis that is answered best
+
+
+class Answers:
+    """What one layer's positions answer to, ready to judge layouts."""
+
+    def __init__(self, shape: Sequence[int], responses: Sequence[Response], again: Tensor | None) -> None:
+        self.shape = tuple(shape)
+        self.responses = {(one.kind, one.frames): one for one in responses}
+        self.why_not = next((why for one in responses if (why := one.nothing_to_see(again))), None)
+        self.is_independent = all(one.is_independent for one in responses)
+        self._centres: dict[tuple[Kind, int | None], dict[int, Floats]] = {}
+
+    def judge(self, layout: Layout) -> Judged:
+        """Correlate where the positions answer with where they lie."""
+        response = self.responses[_key(layout)]
+        centres = self._centres_of(_key(layout))
+        found = [
+            _correlation(response.on_grid(centres[axis], layout), number, response.places(layout, number))
+            for number, (axis, cells) in enumerate(zip(layout.along or (), layout.shape, strict=True))
+            if cells > 1
+        ]
+        count = math.prod(len(response.places(layout, number)) for number in range(len(layout.shape)))
+        freedom = max(0.0, (count - 3) / max(1, len(found)))
+        certainty = sum(math.atanh(min(r, 1 - 1e-9)) for r in found) * math.sqrt(freedom)
+        return Judged(layout, min(found, default=0.0), certainty, max(found, default=0.0))
+
+    def _centres_of(self, key: tuple[Kind, int | None]) -> dict[int, Floats]:
+        if key not in self._centres:
+            self._centres[key] = self.responses[key].centres()
+        return self._centres[key]
+
+    def follows_tokens(self) -> bool:
+        """Whether tokens that stand side by side answer to places side by side, wherever in the row that is."""
+        key: tuple[Kind, int | None] = ("channels_last", None)
+        if key not in self.responses:
+            return False
+        centres = self._centres_of(key).values()
+        return max((_correlation(one[1:], 0, one[:-1]) for one in centres), default=0.0) >= SIDE_BY_SIDE
+
+    def best(self, layouts: Iterable[Layout], axes: int) -> Judged | None:
+        """The layout that the data speak for; None where there is none to choose from.
+
+        A row of tokens also passes as one long axis, and a grid less a row as a grid: of those that agree about as
+        well as the best, the one with most axes, then most positions. `axes` is how many the input has.
+        """
+        judged = [self.judge(layout) for layout in layouts]
+        if not judged:
+            return None
+        many = CERTAINTY_OF_MANY if len(judged) > FEW else LEAST_CERTAINTY
+        sure = [one for one in judged if one.agreement >= LEAST_AGREEMENT and one.certainty >= many]
+        sure = [one for one in sure if len(one.layout.shape) == axes or self._is_all_there_is(one, judged)]
+        if not sure:
+            return max(judged, key=lambda one: (len(one.layout.shape) == axes, one.agreement))
+        top = max(one.agreement for one in sure)
+        near = [one for one in sure if one.agreement >= top - 2 * NEAR]
+        most = max(len(one.layout.shape) for one in near)
+        near = [one for one in near if len(one.layout.shape) == most]
+        top = max(one.agreement for one in near)
+        return max((one for one in near if one.agreement >= top - NEAR), key=lambda one: one.layout.positions)
+
+    @staticmethod
+    def _is_all_there_is(one: Judged, judged: Sequence[Judged]) -> bool:
+        """Whether a grid of fewer axes than the input's is all that the layer knows of it.
+
+        A grid held in one row passes as one long axis where only its slower axis is answered: a staircase. It is one
+        axis only where it agrees better with a straight line than with the stairs of any grid.
+        """
+        if one.agreement < LEAST_OF_FEWER_AXES or one.layout.prefix or one.layout.suffix:
+            return False
+        stairs = [
+            other.highest
+            for other in judged
+            if len(other.layout.shape) > len(one.layout.shape) and other.layout.positions == one.layout.positions
+        ]
+        return one.agreement > max(stairs, default=0.0)
+
+
+def _key(layout: Layout) -> tuple[Kind, int | None]:
+    return "channels_first" if layout.kind == "channels_first" else "channels_last", layout.frames
+
+
+def responses_for(slabs: Slabs, layouts: Iterable[Layout]) -> list[Response]:
+    """The responses that are needed to judge these layouts."""
+    return [Response(slabs, kind, frames) for kind, frames in dict.fromkeys(map(_key, layouts))]
+
+
+def find(
+    answers: Answers,
+    layouts: Sequence[Layout],
+    axes: dict[int, int],
+    guess: Layout | None,
+    *,
+    search: bool = True,
+) -> Finding:
+    """Find a layer's layout among those that its shape allows; `guess` is what shapes alone suggest."""
+    if answers.is_independent:
+        return Finding(Verdict.REFUTED, guess, why="it does not change with this input")
+    if answers.why_not:
+        return Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=answers.why_not)
+    best = answers.best(layouts, len(axes))
+    if (
+        search
+        and len(answers.shape) == 3
+        and (best is None or best.agreement < LEAST_AGREEMENT)
+        and answers.follows_tokens()
+    ):
+        behind = answers.best(proposals(answers.shape, axes, answers.shape[0], suffixes=True), len(axes))
+        if behind is not None and (best is None or behind.agreement > best.agreement + 0.05):
+            return verdict_on(behind, guess, many=True)
+    return verdict_on(best, guess, many=len(layouts) > FEW)
+
+
+def verdict_on(best: Judged | None, guess: Layout | None, *, many: bool = False) -> Finding:
+    """Say whether the best layout is good enough."""
+    if best is None:
+        return Finding(Verdict.REFUTED, None, why="no grid has so many positions")
+    agrees = f"where its positions answer follows their places by {best.agreement:.2f}"
+    if best.agreement < LEAST_AGREEMENT:
+        why = f"{agrees}, where {LEAST_AGREEMENT} is the least"
+        return Finding(Verdict.REFUTED, best.layout, best.agreement, why)
+    if best.layout.positions < LEAST_POSITIONS or best.certainty < (CERTAINTY_OF_MANY if many else LEAST_CERTAINTY):
+        layout = guess or best.layout
+        why = f"{agrees}, but {layout.positions} positions are too few to be sure"
+        return Finding(Verdict.UNDECIDED, layout, best.agreement, why)
+    return Finding(Verdict.CONFIRMED, best.layout, best.agreement)
+
+
+def _correlation(values: Floats, axis: int, places: Floats) -> float:
+    """Pearson's, of values on a grid with the places along one of its axes."""
+    if len(places) < 2:
+        return 0.0
+    values = values - values.mean()
+    places = places - places.mean()
+    along = values.mean(axis=tuple(other for other in range(values.ndim) if other != axis))
+    length = math.sqrt(float((values * values).mean()) * float(places @ places) * len(places))
+    return float(along @ places) / length if length > 1e-12 else 0.0

@@ -1,0 +1,317 @@
+"""What one look at a network shows: its calls with a map, whether they reach the output, what the data say of them.
+
+A look is one run on the base of the slabs, with a gradient; the layers that a question needs are then judged by one
+run on all slabs (`positions.py`). Both depend on the network and the kind of input, not on the pictures of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import L2cafError
+from .borrow import Call, Forward, borrowed, forwards_replaced, watching
+from .inputs import Arguments, Select, position_axes, select_output
+from .layout import Layout, natural, proposals
+from .positions import Answers, Finding, Verdict, find, responses_for, verdict_on
+from .slabs import Base, Slabs
+
+AT_ONCE = 1 << 22  # numbers of input that are run at once: a batch of photographs, but one volume after the other
+OUTPUT = -1  # stands for the network's own output among the numbers of the calls
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One call of one module that gave numbers in which a map may be; `alive` are the tokens, or any, with a gradient.
+
+    `alive` is None where no gradient came through, which proves nothing.
+    """
+
+    name: str
+    kind: str
+    call: int
+    shape: tuple[int, ...]
+    alive: tuple[bool, ...] | None = None
+
+    def is_alive(self, layout: Layout | None = None) -> bool:
+        """Whether the gradient reaches the positions of a layout, or where none is given, more than a few."""
+        if self.alive is None:
+            return False
+        if layout is None:
+            return 8 * sum(self.alive) >= len(self.alive)
+        tokens = layout.kind == "tokens" and len(self.alive) > 1
+        return any(self.alive[layout.prefix : len(self.alive) - layout.suffix] if tokens else self.alive)
+
+
+@dataclass
+class Survey:
+    """What is known of the calls of a network for one kind of input; no module and no input is in it."""
+
+    seen: tuple[Seen, ...]
+    calls: dict[str, int]
+    axes: dict[int, int]
+    rows: int  # of the run that showed it
+    output: tuple[int, ...]
+    base: Base
+    inputs_written: bool
+    findings: dict[int, Finding] = field(default_factory=dict)
+    reaching: dict[int, bool] = field(default_factory=dict)
+
+    _layouts: dict[tuple[int, ...], list[Layout]] = field(default_factory=dict)
+
+    def layouts(self, shape: tuple[int, ...]) -> list[Layout]:
+        """The layouts that a shape allows."""
+        if shape not in self._layouts:
+            self._layouts[shape] = list(proposals(shape, self.axes, self.rows))
+        return self._layouts[shape]
+
+    def guess(self, shape: tuple[int, ...]) -> Layout | None:
+        """The layout that shapes alone suggest."""
+        return natural(shape, self.layouts(shape), self.axes)
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        return self.output if number == OUTPUT else self.seen[number].shape
+
+
+class Look:
+    """A network on loan, looked at with one kind of input."""
+
+    def __init__(self, network: nn.Module, arguments: Arguments, select: Select) -> None:
+        self.network = network
+        self.arguments = arguments
+        self.select = select
+        self._names = {module: name for name, module in network.named_modules()}
+        self._again: dict[int, Tensor] = {}
+
+    def survey(self) -> Survey:
+        """Run the network once on a base, with a gradient, and note every call that may hold a map."""
+        problem: Exception | None = None
+        for base in Base:
+            for rows in dict.fromkeys((1, self.arguments.batch)):
+                try:
+                    found = self._look(base, rows)
+                except L2cafError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - a network may refuse noise, or one sample, in any way
+                    problem = problem or error
+                    continue
+                if found is not None:
+                    return found
+        # Neither will do: the batch as it is says what is wrong, in the network's own words.
+        select_output(self.arguments.map(Tensor.clone).call(self.network), self.select, self.arguments.batch)
+        raise problem or L2cafError("The network gives NaN or infinity whatever it is shown, so no layer can be found.")
+
+    def _look(self, base: Base, rows: int) -> Survey | None:
+        """One look, or None where the network is not finite there."""
+        main = self.arguments.main
+        slabs = Slabs.of(main, tuple(position_axes(main)), base)
+        inputs = slabs.base.repeat(rows, *[1] * (main.ndim - 1))
+        noted: list[tuple[Seen, Tensor]] = []
+        calls: dict[str, int] = {}
+
+        def returned_from(call: Call, output: Any) -> None:
+            name = self._names[call.module]
+            calls[name] = call.index + 1
+            if isinstance(output, Tensor) and output.is_floating_point() and output.layout == torch.strided:
+                noted.append((Seen(name, type(call.module).__name__, call.index, tuple(output.shape)), output))
+
+        differentiable = inputs.clone().requires_grad_() * 1 if inputs.is_floating_point() else inputs.clone()
+        given = self.arguments.with_rows(differentiable)
+        before = given.versions()
+        try:
+            with forwards_replaced(watching(self._layers(), returned=returned_from)), torch.enable_grad():
+                returned = given.call(self.network)
+        except RuntimeError:
+            # What writes into views, for one, runs only where no gradient is asked for.
+            noted.clear()
+            calls.clear()
+            given = self.arguments.with_rows(inputs.clone())
+            before = given.versions()
+            with forwards_replaced(watching(self._layers(), returned=returned_from)), torch.no_grad():
+                returned = given.call(self.network)
+        output = select_output(returned, self.select, rows)
+        if not bool(output.isfinite().all()):
+            return None
+        axes = _axes_in_use(main, rows, [one.shape for one, _ in noted])
+        usable = [(one, tensor) for one, tensor in noted if next(proposals(one.shape, axes, rows), None)]
+        alive = _alive(output, [tensor for _, tensor in usable])
+        self._again = {number: tensor.detach() for number, (_, tensor) in enumerate(usable)}
+        return Survey(
+            seen=tuple(
+                Seen(one.name, one.kind, one.call, one.shape, felt)
+                for (one, _), felt in zip(usable, alive, strict=True)
+            ),
+            calls=calls,
+            axes=axes,
+            rows=rows,
+            output=tuple(output.shape),
+            base=base,
+            inputs_written=given.versions() != before,
+        )
+
+    def _layers(self) -> list[nn.Module]:
+        with borrowed(self.network) as loan:
+            # What computes a weight is no layer, though its output may have the shape of a map.
+            return [
+                module
+                for module in loan.modules
+                if module is not self.network and "parametrizations" not in self._names[module].split(".")
+            ]
+
+    def judge(self, survey: Survey, numbers: Iterable[int], layout: Layout | None = None) -> dict[int, Finding]:
+        """Find out about calls by one run on all slabs; `layout` is how they are said to be laid out."""
+        wanted = list(numbers)
+        layouts = {one: [layout] if layout else survey.layouts(survey.shape(one)) for one in wanted}
+        answers = self._answers(survey, layouts)
+        found = {}
+        laid_out = {
+            survey.shape(number): [one.layout]
+            for number, one in survey.findings.items()
+            if one.verdict is Verdict.CONFIRMED and one.layout is not None
+        }
+        for number in wanted:
+            guess = layout or survey.guess(survey.shape(number))
+            answer = answers.get(number)
+            if answer is None:
+                why = "the network could not be run on changed inputs"
+                found[number] = Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=why)
+            elif layout is not None and not (answer.why_not or answer.is_independent):
+                found[number] = verdict_on(answer.judge(layout), layout)
+            else:
+                shape = survey.shape(number)
+                # Where a layer of the same shape has shown how it is laid out, no other layout is looked for.
+                known = laid_out.get(shape)
+                found[number] = find(answer, known or layouts[number], survey.axes, guess, search=known is None)
+                if known is None and found[number].verdict is Verdict.CONFIRMED:
+                    laid_out[shape] = [one for one in (found[number].layout,) if one is not None]
+        return found
+
+    def _answers(self, survey: Survey, layouts: dict[int, list[Layout]]) -> dict[int, Answers]:
+        """What the positions of these calls answer to; fewer where the network does not run on changed inputs."""
+        main = self.arguments.main
+        slabs = Slabs.of(main, tuple(survey.axes), survey.base)
+        fits = max(1, AT_ONCE // slabs.base.numel())
+        # A network may run on whole batches of one size alone, or call its layers once per sample.
+        for size in dict.fromkeys((min(fits, len(slabs)), 1, self.arguments.batch)):
+            responses = {number: responses_for(slabs, choice) for number, choice in layouts.items() if choice}
+            try:
+                whole = self._run_on(slabs, size, survey, responses)
+            except Exception:  # noqa: BLE001 - it may refuse such a batch in any way
+                continue
+            if whole:
+                return {
+                    number: Answers(survey.shape(number), found, self._again.get(number))
+                    for number, found in responses.items()
+                }
+        return {}
+
+    def _run_on(self, slabs: Slabs, size: int, survey: Survey, responses: dict[int, list[Any]]) -> bool:
+        """Run the slabs in batches of a size; tell whether every call was there in each, with a row for each."""
+        numbers = {(survey.seen[one].name, survey.seen[one].call): one for one in responses if one != OUTPUT}
+        modules = [module for module in self._layers() if any(self._names[module] == name for name, _ in numbers)]
+        for start in range(0, len(slabs), size):
+            stop = min(start + size, len(slabs))
+            rows = slabs.rows(start, stop)
+            if stop - start < size and start:  # a whole batch, where the network takes no other
+                rows = torch.cat([rows, slabs.base.repeat(size - (stop - start), *[1] * (rows.ndim - 1))])
+            met: set[int] = set()
+
+            def note(
+                number: int, output: Tensor, rows: Tensor = rows, kept: int = stop - start, met: set[int] = met
+            ) -> None:
+                folded = survey.shape(number)[0] // survey.rows
+                if output.shape[0] == folded * len(rows) and output.shape[1:] == survey.shape(number)[1:]:
+                    met.add(number)
+                    for response in responses[number]:
+                        response.note(output[: folded * kept])
+
+            def returned_from(call: Call, output: Any, note: Callable[[int, Tensor], None] = note) -> None:
+                number = numbers.get((self._names[call.module], call.index))
+                if number is not None and isinstance(output, Tensor):
+                    note(number, output)
+
+            with forwards_replaced(watching(modules, returned=returned_from)), torch.no_grad():
+                returned = self.arguments.with_rows(rows).call(self.network)
+            if OUTPUT in responses:
+                note(OUTPUT, select_output(returned, self.select, len(rows)))
+            if met != set(responses):
+                return False
+        return True
+
+    def moved_by(self, survey: Survey, numbers: Sequence[int]) -> dict[int, bool]:
+        """Whether the output changes when a call's positions are weighed at random: one run, a row for each call."""
+        main = self.arguments.main
+        slabs = Slabs.of(main, tuple(survey.axes), survey.base)
+        rows = slabs.base.repeat(len(numbers) + 1, *[1] * (main.ndim - 1))
+        weighed: dict[str, dict[int, Callable[[Tensor], Tensor]]] = {}
+        for row, number in enumerate(numbers, start=1):
+            layout = survey.findings[number].layout
+            assert layout is not None
+            one = survey.seen[number]
+            weighed.setdefault(one.name, {})[one.call] = _weighing(layout, row, len(rows))
+        modules = {module: self._names[module] for module in self._layers() if self._names[module] in weighed}
+        replaced = {module: _changing(module.forward, weighed[name]) for module, name in modules.items()}
+        try:
+            with forwards_replaced(replaced), torch.no_grad():
+                returned = self.arguments.with_rows(rows).call(self.network)
+            output = select_output(returned, self.select, len(rows)).reshape(len(rows), -1).double()
+        except Exception:  # noqa: BLE001 - where it cannot be found out, a layer gets the benefit of doubt
+            return dict.fromkeys(numbers, True)
+        rounding = 1e-6 * output[0].abs().amax()
+        changed = (output[1:] - output[0]).abs().amax(dim=1) > rounding
+        return dict(zip(numbers, changed.tolist(), strict=True))
+
+
+def _weighing(layout: Layout, row: int, rows: int) -> Callable[[Tensor], Tensor]:
+    def weigh(output: Tensor) -> Tensor:
+        weights = torch.ones(rows, layout.positions)
+        weights[row] = torch.rand(layout.positions, generator=torch.Generator().manual_seed(0))
+        return layout.weigh(output, weights.to(output.device))
+
+    return weigh
+
+
+def _changing(forward: Forward, changes: dict[int, Callable[[Tensor], Tensor]]) -> Forward:
+    calls = 0
+
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        output = forward(*args, **kwargs)
+        change = changes.get(calls)
+        calls += 1
+        return output if change is None else change(output)
+
+    return changed
+
+
+def _axes_in_use(main: Tensor, rows: int, shapes: Iterable[tuple[int, ...]]) -> dict[int, int]:
+    """The input's axes with positions; those of two or three only where a layer has a row of the batch for each."""
+    axes = position_axes(main)
+    folded = {shape[0] // rows for shape in shapes if shape and shape[0] % rows == 0}
+    return {axis: length for axis, length in axes.items() if length > 3 or length in folded}
+
+
+def _alive(output: Tensor, tensors: list[Tensor]) -> list[tuple[bool, ...] | None]:
+    """For each tensor, which of its tokens, or whether any of it, has a gradient of the output; None: there is none."""
+    asked = [tensor for tensor in tensors if tensor.requires_grad]
+    if not asked or not output.requires_grad:
+        return [None] * len(tensors)
+    projection = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
+    try:
+        gradients = iter(torch.autograd.grad(output, asked, projection, allow_unused=True))
+    except RuntimeError:  # a network that is not differentiable as it runs here
+        return [None] * len(tensors)
+    found: list[tuple[bool, ...] | None] = []
+    for tensor in tensors:
+        gradient = next(gradients) if tensor.requires_grad else None
+        if gradient is None:
+            found.append(None)
+        elif gradient.ndim == 3:
+            found.append(tuple((gradient != 0).any(dim=2).any(dim=0).tolist()))
+        else:
+            found.append((bool((gradient != 0).any()),))
+    return found
