@@ -30,6 +30,11 @@ def tokens(prefix: int = 0, suffix: int = 0) -> Columns:
     return lambda features: features[:, prefix : features.shape[1] - suffix].transpose(1, 2)
 
 
+def reordered(inner: Columns, order: tuple[int, ...], shape: tuple[int, ...]) -> Columns:
+    """Positions that lie in another order: `shape` as they lie, `order` as the axes of the grid want them."""
+    return lambda features: inner(features).unflatten(2, shape).permute(0, 1, *[2 + axis for axis in order]).flatten(2)
+
+
 def time_first(features: Tensor) -> Tensor:
     """(T, B, C), as recurrent networks have it where nobody asked for the batch first."""
     return features.permute(1, 2, 0)
@@ -69,8 +74,10 @@ class Network:
     """One network of the zoo.
 
     `build` gives the network and its inputs, the same ones whenever it is called. `right` are the layers that are right
-    by default; none means that no layer holds a map, and that the network must be refused. `held_out` says that it is
-    not among the networks that the criterion of positions was made on. `why` is for whoever reads the table.
+    by default; none means that no layer holds a map, and that the network must be refused. `also` is a pattern of layers
+    that are as right wherever the pixels confirm them: a dense predictor has many, all but its answer. `may_refuse`: to
+    refuse it is as right. `held_out` says that it is not among the networks that the criterion of positions was made on.
+    `why` is for whoever reads the table.
     """
 
     name: str
@@ -80,6 +87,8 @@ class Network:
     select: Any = None
     held_out: bool = True
     why: str = ""
+    also: str = r"(?!)"  # none
+    may_refuse: bool = False
 
 
 def look_up(inputs: Any, path: Path) -> Tensor:

@@ -56,7 +56,8 @@ def judge(network: Network) -> Judged:
         heatmap = l2caf.explain(built, inputs, select=network.select)
         layout, index = _layout(built, inputs, heatmap, network.select)
     except l2caf.L2cafError as error:
-        verdict = Verdict.REFUSED_WRONGLY if network.right else Verdict.REFUSED_RIGHTLY
+        rightly = not network.right or network.may_refuse
+        verdict = Verdict.REFUSED_RIGHTLY if rightly else Verdict.REFUSED_WRONGLY
         return Judged(network, verdict, f"{error}", seconds=time.perf_counter() - began)
     except Exception as error:  # noqa: BLE001 - that is what is looked for
         verdict, note = Verdict.CRASHED, f"{type(error).__name__}: {error}"
@@ -107,6 +108,8 @@ def _judged(row: Judged, built: Any, inputs: Any, heatmap: Any, layout: Any, ind
         return replace(row, verdict=Verdict.UNDECIDED)
     if readings:
         return replace(row, verdict=Verdict.RIGHT)
+    if answered and network.right and re.fullmatch(network.also, heatmap.layer):
+        return replace(row, verdict=Verdict.RIGHT)
     if answered:
         note = "" if network.right else "no map was thought possible"
         return replace(row, verdict=Verdict.OTHER_LAYER if network.right else Verdict.UNCLEAR, note=note)
@@ -130,9 +133,9 @@ def _layout(built: Any, inputs: Any, heatmap: Any, select: Any) -> tuple[Any, in
 def _axes(network: Network, inputs: Any, path: Path, layout: Any) -> tuple[int, ...]:
     """Which axes of the explained input the axes of the map lie along."""
     count = len(layout.shape)
-    for reading in network.right:
-        if reading.input == path and reading.axes and len(reading.axes) == count:
-            return reading.axes
+    fitting = [right for right in network.right if right.input == path and len(right.axes) == count]
+    for reading in sorted(fitting, key=lambda right: right.grid != tuple(layout.shape)):
+        return reading.axes
     ndim = look_up(inputs, path).ndim
     return tuple(range(ndim - count, ndim))
 

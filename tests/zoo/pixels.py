@@ -38,6 +38,8 @@ class Answer:
     @property
     def is_map(self) -> bool | None:
         """Whether it is a map of the input; None where this judge cannot tell."""
+        if self.change == 0:
+            return False  # it does not depend on this input at all
         if self.change < 1e-6 or math.isnan(self.correlation):
             return None
         if self.correlation >= ANSWERS and self.chance <= CHANCE:
