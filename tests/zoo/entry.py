@@ -74,10 +74,10 @@ class Network:
     """One network of the zoo.
 
     `build` gives the network and its inputs, the same ones whenever it is called. `right` are the layers that are right
-    by default; none means that no layer holds a map, and that the network must be refused. `also` is a pattern of layers
-    that are as right wherever the pixels confirm them: a dense predictor has many, all but its answer. `may_refuse`: to
-    refuse it is as right. `held_out` says that it is not among the networks that the criterion of positions was made on.
-    `why` is for whoever reads the table.
+    by default; none means that no layer holds a map, and that the network must be refused. `also` is a pattern of other
+    layers that are as right wherever the pixels confirm them: a dense predictor has many, all but its answer.
+    `may_refuse`: to refuse it is as right. `held_out` says that it is not among the networks that the criterion of
+    positions was made on. `why` is for whoever reads the table.
     """
 
     name: str

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from .entry import Columns, call
-from .pixels import outputs_of
 
 RANDOM_FILTERS = 12
 NEAR_FILTERS = 6
@@ -42,7 +41,14 @@ class Comparison:
 
 
 def multiplied(
-    network: nn.Module, inputs: Any, *, layer: str, index: int, columns: Columns, weights: Tensor | None, endpoint: str,
+    network: nn.Module,
+    inputs: Any,
+    *,
+    layer: str,
+    index: int,
+    columns: Columns,
+    weights: Tensor | None,
+    endpoint: str,
     select: Any,
 ) -> Tensor | None:
     """What is kept, (B, m), with every position of the layer multiplied by its weight, (B, positions)."""
@@ -89,7 +95,13 @@ def compare(
 
     def kept(weights: Tensor | None) -> Tensor | None:
         return multiplied(
-            network, inputs, layer=layer, index=index, columns=columns, weights=weights, endpoint=solution.endpoint,
+            network,
+            inputs,
+            layer=layer,
+            index=index,
+            columns=columns,
+            weights=weights,
+            endpoint=solution.endpoint,
             select=select,
         )
 
@@ -118,6 +130,3 @@ def compare(
         losses.min(dim=0).values,
         untouched.square().sum(dim=1),
     )
-
-
-__all__ = ["Comparison", "compare", "multiplied", "outputs_of"]

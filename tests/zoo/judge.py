@@ -16,10 +16,8 @@ import torch
 import l2caf
 
 from .entry import Network, Path, Reading, look_up
-from .hook import compare
+from .hook import Comparison, compare
 from .pixels import Answer, answer, outputs_of
-
-SAYS_NOTHING = {"uniform", "unmoved", "non_finite", "uninformative"}
 
 
 class Verdict(StrEnum):
@@ -80,40 +78,28 @@ def judge(network: Network) -> Judged:
 def _judged(row: Judged, built: Any, inputs: Any, heatmap: Any, layout: Any, index: int, path: Path) -> Judged:
     network = row.network
     readings = [reading for reading in network.right if reading.is_of(heatmap.layer, index, path)]
-    fault = _fault_of_size(heatmap, layout, inputs, path, _axes(network, inputs, path, layout))
+    grid, axes = _along(network, inputs, path, tuple(layout.shape))
+    fault = _fault_of_size(heatmap, layout, inputs, path, grid, axes)
+    where = {"layer": heatmap.layer, "index": index, "columns": layout.columns}
     if not fault:
-        row = replace(
-            row,
-            answer=answer(
-                built,
-                inputs,
-                layer=heatmap.layer,
-                index=index,
-                columns=layout.columns,
-                grid=tuple(layout.shape),
-                path=path,
-                axes=_axes(network, inputs, path, layout),
-            ),
+        row = replace(row, answer=answer(built, inputs, **where, grid=grid, path=path, axes=axes))
+        fault = _fault_of_loss(
+            compare(built, inputs, **where, solution=heatmap.solution, select=network.select), heatmap
         )
-        fault = _fault_of_loss(built, inputs, heatmap, layout, index, network.select)
     if not fault and readings and not any(_same(built, inputs, heatmap, layout, index, right) for right in readings):
         fault = f"its positions are not those of the {'×'.join(map(str, readings[0].grid))} grid that it has"
     answered = None if row.answer is None else row.answer.is_map
     if not fault and not readings and answered is False:
-        fault = "its positions do not answer to the pixels beneath them"
-    if fault:
-        said = row.outcome == "undecided"
-        return replace(row, verdict=Verdict.UNDECIDED if said else Verdict.WRONG, note=fault)
+        fault = "its positions do not answer to the input beneath them"
     if row.outcome == "undecided":
-        return replace(row, verdict=Verdict.UNDECIDED)
-    if readings:
+        return replace(row, verdict=Verdict.UNDECIDED, note=fault)
+    if fault:
+        return replace(row, verdict=Verdict.WRONG, note=fault)
+    if readings or (answered and network.right and re.fullmatch(network.also, heatmap.layer)):
         return replace(row, verdict=Verdict.RIGHT)
-    if answered and network.right and re.fullmatch(network.also, heatmap.layer):
-        return replace(row, verdict=Verdict.RIGHT)
-    if answered:
-        note = "" if network.right else "no map was thought possible"
-        return replace(row, verdict=Verdict.OTHER_LAYER if network.right else Verdict.UNCLEAR, note=note)
-    return replace(row, verdict=Verdict.UNCLEAR, note="the pixels do not tell")
+    if answered and network.right:
+        return replace(row, verdict=Verdict.OTHER_LAYER)
+    return replace(row, note="no map was thought possible" if answered else "the pixels do not tell")
 
 
 def _flat(outcome: Any) -> list[Any]:
@@ -130,44 +116,53 @@ def _layout(built: Any, inputs: Any, heatmap: Any, select: Any) -> tuple[Any, in
     return head.layout, index
 
 
-def _axes(network: Network, inputs: Any, path: Path, layout: Any) -> tuple[int, ...]:
-    """Which axes of the explained input the axes of the map lie along."""
-    count = len(layout.shape)
-    fitting = [right for right in network.right if right.input == path and len(right.axes) == count]
-    for reading in sorted(fitting, key=lambda right: right.grid != tuple(layout.shape)):
-        return reading.axes
+def _along(
+    network: Network, inputs: Any, path: Path, shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The grid of a map, and the axes of the explained input that it lies along; axes of one cell may be left out."""
+    long = tuple(length for length in shape if length > 1)
+    told = sorted((right for right in network.right if right.input == path), key=lambda right: right.grid != shape)
+    for grid in (shape, long):
+        for reading in told:
+            if len(reading.axes) == len(grid):
+                return grid, reading.axes
     ndim = look_up(inputs, path).ndim
-    return tuple(range(ndim - count, ndim))
+    grid = shape if len(shape) < ndim else long
+    return grid, tuple(range(ndim - len(grid), ndim))
 
 
-def _fault_of_size(heatmap: Any, layout: Any, inputs: Any, path: Path, axes: tuple[int, ...]) -> str:
+def _fault_of_size(
+    heatmap: Any, layout: Any, inputs: Any, path: Path, grid: tuple[int, ...], axes: tuple[int, ...]
+) -> str:
     """A map of another size than its input has along the map's axes."""
-    explained = look_up(inputs, path)
-    lengths = tuple(explained.shape[axis] for axis in axes)
-    shown = tuple(heatmap.maps.shape[-len(axes) :])
-    if "frame" in heatmap.axes:
+    shape = tuple(layout.shape)
+    if tuple(heatmap.solution.filter.shape[1:]) != shape:
+        return f"a filter of {tuple(heatmap.solution.filter.shape[1:])} for a map of {shape}"
+    lengths = tuple(look_up(inputs, path).shape[axis] for axis in axes)
+    shown = tuple(heatmap.maps.shape[-len(shape) :])
+    if grid != shape:
+        shown = tuple(length for length, cells in zip(shown, shape, strict=True) if cells > 1)
+    if "frame" in heatmap.axes:  # frames are shown one by one, not resized
         lengths, shown = lengths[1:], shown[1:]
-    if tuple(heatmap.solution.filter.shape[1:]) != tuple(layout.shape):
-        return f"a filter of {tuple(heatmap.solution.filter.shape[1:])} for a map of {tuple(layout.shape)}"
     return "" if lengths == shown else f"a map of {shown} for an input of {lengths}"
 
 
-def _fault_of_loss(built: Any, inputs: Any, heatmap: Any, layout: Any, index: int, select: Any) -> str:
-    solution = heatmap.solution
-    found = compare(
-        built, inputs, layer=heatmap.layer, index=index, columns=layout.columns, solution=solution, select=select
-    )
+def _fault_of_loss(found: Comparison | None, heatmap: Any) -> str:
     if found is None:
         return ""
-    outcomes = [_flat(outcome)[0] for outcome in solution.outcome]
+    outcomes = [str(_flat(outcome)[0]) for outcome in heatmap.solution.outcome]
     if "non_finite" not in outcomes and found.differs():
-        return f"its loss is {found.reported.tolist()}, but {found.hooked.tolist()} by a hook"
-    exact = torch.tensor([str(outcome) == "exact" for outcome in outcomes])
+        return f"its loss is {_numbers(found.reported)}, but {_numbers(found.hooked)} by a hook"
+    exact = torch.tensor([outcome == "exact" for outcome in outcomes])
     if bool((found.beaten().cpu() & exact).any()):
-        return f"its exact loss of {found.hooked.tolist()} is beaten by {found.rivals.tolist()}"
+        return f"its exact loss of {_numbers(found.hooked)} is beaten by {_numbers(found.rivals)}"
     if bool(exact.any()) and not found.moves():
         return "nothing that is filtered moves the output, yet it is called exact"
     return ""
+
+
+def _numbers(losses: torch.Tensor) -> str:
+    return ", ".join(f"{loss:.4g}" for loss in losses.tolist())
 
 
 def _same(built: Any, inputs: Any, heatmap: Any, layout: Any, index: int, right: Reading) -> bool:

@@ -18,7 +18,7 @@ from .entry import Columns, Path, call, look_up, put
 
 PATCHES = {1: 16, 2: 25, 3: 40}  # by the number of axes
 SHARE = 0.25  # of each axis that a patch covers
-ANSWERS, DEAF = 0.6, 0.4  # correlation of where a patch lies and where it is answered: above, below
+ANSWERS, DEAF = 0.8, 0.4  # correlation of where a patch lies and where it is answered: above, below
 CHANCE = 0.05  # share of shuffled maps that do as well
 SHUFFLES = 199
 
@@ -128,14 +128,18 @@ def _scattered(count: int, axes: int, generator: torch.Generator) -> Tensor:
 def _patched(
     original: Tensor, place: Tensor, axes: tuple[int, ...], lengths: list[int], generator: torch.Generator
 ) -> Tensor:
-    """The input with the pixels around one place taken from elsewhere and strewn with noise."""
+    """The input with noise of its own mean and spread, made brighter or darker, around one place."""
     where: list[slice] = [slice(None)] * original.ndim
     for axis, length, at in zip(axes, lengths, place.tolist(), strict=True):
         extent = max(1, round(SHARE * length))
         start = min(max(round(at * length - extent / 2), 0), length - extent)
         where[axis] = slice(start, start + extent)
+    values = original.float()
+    spread = values.std().clamp_min(1e-3)
+    noise = torch.randn(values[tuple(where)].shape, generator=generator) + 0.5 * torch.randn((), generator=generator)
+    drawn = values.mean() + spread * noise
+    if not original.is_floating_point():
+        drawn = drawn.round().clamp(values.min(), values.max())
     changed = original.clone()
-    patch = original[tuple(where)]
-    noise = torch.randn(patch.shape, generator=generator).to(original) * original.std().clamp_min(1e-3)
-    changed[tuple(where)] = original.mean() + noise + 0.5 * original.std() * torch.randn((), generator=generator)
+    changed[tuple(where)] = drawn.to(original)
     return changed

@@ -43,7 +43,11 @@ def _torchvision(
 
 def _convnext() -> nn.Module:
     convnext = models().convnext
-    setting = [convnext.CNBlockConfig(16, 32, 1), convnext.CNBlockConfig(32, 64, 1), convnext.CNBlockConfig(64, None, 1)]
+    setting = [
+        convnext.CNBlockConfig(16, 32, 1),
+        convnext.CNBlockConfig(32, 64, 1),
+        convnext.CNBlockConfig(64, None, 1),
+    ]
     return convnext.ConvNeXt(setting, num_classes=10)
 
 
