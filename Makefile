@@ -12,7 +12,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 TORCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest lint format bench dist dist-test clean
+.PHONY: help demo test test-lowest lint format bench zoo dist dist-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ format: $(VENV)/.installed-dev  ## let ruff put the code in order
 
 bench: $(VENV)/.installed-dev  ## measure, and write the tables
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks
+
+zoo: $(VENV)/.installed-dev  ## explain some 140 networks, judge what each gets, and write docs/zoo.md
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m zoo
 
 dist: $(VENV)/.installed-dev  ## build wheel and sdist into dist/
 	rm -rf dist
