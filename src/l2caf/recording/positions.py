@@ -208,7 +208,7 @@ class Answers:
         ]
         count = math.prod(len(response.places(layout, number)) for number in range(len(layout.shape)))
         freedom = max(0.0, (count - 3) / max(1, len(found)))
-        certainty = sum(math.atanh(min(r, 1 - 1e-9)) for r in found) * math.sqrt(freedom)
+        certainty = sum(math.atanh(max(-1 + 1e-9, min(r, 1 - 1e-9))) for r in found) * math.sqrt(freedom)
         return Judged(layout, min(found, default=0.0), certainty, max(found, default=0.0))
 
     def _centres_of(self, key: tuple[Kind, int | None]) -> dict[int, Floats]:
