@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ def convolutions(*channels: int, axes: int = 2, stride: int = 2) -> nn.Sequentia
     """Convolutions of kernel 3 with a rectifier behind each."""
     kind = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}[axes]
     layers: list[nn.Module] = []
-    for before, after in zip(channels, channels[1:], strict=False):
+    for before, after in pairwise(channels):
         layers += [kind(before, after, 3, stride, 1), nn.ReLU()]
     return nn.Sequential(*layers)
 
@@ -343,7 +344,8 @@ NETWORKS = (
         why="frequencies that the input does not have"),
     odd("time_before_batch", TimeFirst, lambda: picture(4, 3, 64), Reading(r"body(\.3)?", (4,), axes=(2,)),
         why="(T, B, C) with T = B"),
-    odd("points", PointNet, lambda: picture(2, 3, 40), Reading(r"body(\.3)?", (40,), axes=(2,)), why="points in no order"),
+    odd("points", PointNet, lambda: picture(2, 3, 40), Reading(r"body(\.3)?", (40,), axes=(2,)),
+        why="points in no order"),
     odd("text_cnn", TextCnn, _words, Reading(r"body(\.1)?", (12,), axes=(1,)), may_refuse=True,
         why="words as integers"),
     odd("table_row", lambda: nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, CLASSES)),

@@ -382,7 +382,8 @@ NETWORKS = (
     odd("pooler_64", lambda: ChannelPooler(64), _square, Reading(r"norm", (8, 8), tokens()), why="(B, 64, 1)"),
     odd("pooler_1408", lambda: ChannelPooler(1408), lambda: picture(1, 3, 64, 88), Reading(r"norm", (8, 11), tokens()),
         why="(B, 1408, 1): 32×44"),
-    odd("mixer", Mixer, _picture, Reading(r"last", (8, 10), tokens()), held_out=False, why="a linear map over positions"),
+    odd("mixer", Mixer, _picture, Reading(r"last", (8, 10), tokens()), held_out=False,
+        why="a linear map over positions"),
     odd("mixer_without_skips", lambda: Mixer(skip=False), _picture, Reading(r"norm", (8, 10), tokens()),
         Reading(r"embed", (8, 10)), why="positions mixed beyond recognition"),
     odd("fourier_without_skips", lambda: Mixer(fourier=True, skip=False), _picture,
@@ -404,6 +405,6 @@ NETWORKS = (
     odd("everything_at_once", Everything, lambda: picture(2, 3, 32, 40), why="a vector laid out as 8×8"),
     odd("views", Views, lambda: torch.stack([picture(2, 3, 48, 64, seed=seed) for seed in range(5)], dim=1),
         Reading(r"body(\.5)?", (5, 6, 8), frames(5), axes=(1, 3, 4)), why="views in no order"),
-    odd("one_position", lambda: Pooled(nn.Sequential(nn.Conv2d(3, 16, 32), nn.ReLU()), 16), lambda: picture(2, 3, 32, 32),
-        why="one position is no map"),
+    odd("one_position", lambda: Pooled(nn.Sequential(nn.Conv2d(3, 16, 32), nn.ReLU()), 16),
+        lambda: picture(2, 3, 32, 32), why="one position is no map"),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import isnan
 
 from .judge import Judged, Verdict
 
@@ -35,12 +36,12 @@ def table(rows: list[Judged]) -> str:
     lines = [
         "# The zoo: what each network gets",
         "",
-        "`make zoo` builds these networks with random weights from a seed, small, without a download, explains each with"
-        " nothing said, and judges what comes out from outside. A layer must be read as somebody who knows the"
-        " architecture reads it; where patches of the input are changed, the cells of the map that lie there must answer"
-        " (*r*: correlation of the two places, the least over the axes); and the loss must be that of a plain forward"
-        " hook that multiplies the layer's output by the filter, with no uniform, random or neighbouring filter better"
-        " than an `exact` one. How, and what is right for each: `tests/zoo/`.",
+        "`make zoo` builds these networks with random weights from a seed, small, without a download, explains each"
+        " with nothing said, and judges what comes out from outside. A layer must be read as somebody who knows the"
+        " architecture reads it; where patches of the input are changed, the cells of the map that lie there must"
+        " answer (*near*: 1 in their place, 0 anywhere); and the loss must be that of a plain"
+        " forward hook that multiplies the layer's output by the filter, with no uniform, random or neighbouring"
+        " filter better than an `exact` one. How, and what is right for each: `tests/zoo/`.",
         "",
         f"{len(rows)} networks ({', '.join(f'{count} {source}' for source, count in sources.items())};"
         f" {sum(row.network.held_out for row in rows)} of them not among those that the verification was made on): "
@@ -51,10 +52,10 @@ def table(rows: list[Judged]) -> str:
         + (": " + ", ".join(row.network.name for row in refused) if refused else "")
         + ".",
         "",
-        "*another layer*: a true map, but an earlier or later layer than the right one. Seconds are of the first call on"
-        " one busy core.",
+        "*another layer*: a true map, but an earlier or later layer than the right one. Seconds are of the first call"
+        " on one busy core. A star marks networks that the verification was made on.",
         "",
-        "| network | from | input | default layer | grid | outcome | r | seconds | verdict | |",
+        "| network | from | input | default layer | grid | outcome | near | seconds | verdict | |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_line(row) for row in rows]
@@ -63,15 +64,11 @@ def table(rows: list[Judged]) -> str:
 
 def _line(row: Judged) -> str:
     grid = "×".join(map(str, row.grid))
-    seen = (
-        ""
-        if row.answer is None or row.answer.correlation != row.answer.correlation
-        else f"{row.answer.correlation:.2f}"
-    )
+    seen = "" if row.answer is None or isnan(row.answer.nearness) else f"{row.answer.nearness:.2f}"
     remark = "; ".join(part for part in (row.network.why, row.note) if part).replace("|", "\\|")
     mark = "" if row.network.held_out else " *"
     cells = (
-        row.network.name + mark, row.network.source, row.input, f"`{row.layer}`" if row.layer else "", grid, row.outcome,
-        seen, f"{row.seconds:.1f}", row.verdict, remark,
+        row.network.name + mark, row.network.source, row.input, f"`{row.layer}`" if row.layer else "", grid,
+        row.outcome, seen, f"{row.seconds:.1f}", row.verdict, remark,
     )  # fmt: skip
     return "| " + " | ".join(cells) + " |"

@@ -111,6 +111,6 @@ NETWORKS = (
     _vit("vit_pe_core_tiny_patch16_384", r"attn_pool\.(kv|k_norm)", 1),
     _vit("vit_relpos_small_patch16_rpn_224", r"norm|blocks(\.1)?", 0),
     _timm("naflexvit_base_patch16_gap", r"norm|blocks(\.1)?", (8, 10), tokens(4), **SMALL_VIT),
-    _timm("samvit_base_patch16_224", r"neck(\..*)?", (8, 10), img_size=WIDE, why="channels last inside, first at its neck",
-          **SMALL_VIT),
+    _timm("samvit_base_patch16_224", r"neck(\..*)?", (8, 10), img_size=WIDE,
+          why="channels last inside, first at its neck", **SMALL_VIT),
 )  # fmt: skip
