@@ -184,7 +184,7 @@ class _Finder:
         group = sorted({*alive[-FIRST:], *stream[-FIRST:], *cut[-FIRST:], touched[-1]})
         dense = self._output_is_map()
         found = None if dense else self._last(group, touched[-1])
-        if found is None:
+        if found is None or self._has_lost_an_axis(found):
             found = self._last(numbers, touched[-1], dense=dense)
         if found is None:
             raise LayerError(self._none(numbers))
@@ -200,7 +200,7 @@ class _Finder:
             if dense and held:
                 held = self._bottleneck(held)
             self._reach(held)
-            reaching = [number for number in held if self.survey.reaching[number]]
+            reaching = self._with_most_axes([number for number in held if self.survey.reaching[number]])
             # Where the last map reaches nothing, go back along the stream of the same shape to one that does.
             stream = [n for n in reaching if self.survey.seen[n].shape == self.survey.seen[touched].shape]
             if reaching:
@@ -208,6 +208,21 @@ class _Finder:
             if held and len(numbers) == len(self.survey.seen):
                 return held[-1]  # nothing moves the output, which the outcome will say
         return None
+
+    def _has_lost_an_axis(self, number: int) -> bool:
+        layout = self.survey.findings[number].layout
+        wide = sum(length > 1 for length in self.survey.axes.values())
+        return layout is not None and sum(cells > 1 for cells in layout.shape) < wide
+
+    def _with_most_axes(self, numbers: list[int]) -> list[int]:
+        """Those whose map has lost no axis of the input: scores per frame say when, and not where any more."""
+
+        def axes(number: int) -> int:
+            layout = self.survey.findings[number].layout
+            return 0 if layout is None else sum(cells > 1 for cells in layout.shape)
+
+        most = max(map(axes, numbers), default=0)
+        return [number for number in numbers if axes(number) == most]
 
     def _bottleneck(self, numbers: list[int]) -> list[int]:
         """Of a dense predictor's layers, those of the coarsest grid; where it looked shows there.

@@ -162,7 +162,7 @@ def _tokens(tokens: int, axes: Mapping[int, int], *, prefix: int, suffix: int = 
 
 
 def _grids(kind: Kind, held: tuple[int, ...], axes: Mapping[int, int]) -> Iterator[Layout]:
-    """A grid that the layer holds as one, along all choices of the input's axes."""
+    """A grid that the layer holds as one, along all choices of the input's axes; a single cell may be all of one."""
     if math.prod(held) < 2 or len(held) > 3:
         return
     for along in permutations(axes, len(held)):
@@ -179,7 +179,7 @@ def _in_one_row(kind: Kind, count: int, axes: Mapping[int, int]) -> Iterator[Lay
         rows, columns = sorted(along)[-2:]
         for held in _factors(count, len(along)):
             cells = dict(zip(along, held, strict=True))
-            fits = all(number <= axes[axis] for axis, number in cells.items())
+            fits = all(1 < number <= axes[axis] for axis, number in cells.items())
             if fits and in_proportion((cells[rows], cells[columns]), (axes[rows], axes[columns])):
                 yield _along(kind, held, along)
 

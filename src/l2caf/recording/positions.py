@@ -37,6 +37,8 @@ SIDE_BY_SIDE = 0.5  # how tokens that follow one another must answer for a place
 NEAR = 0.05  # two agreements as far apart as this are about the same
 FEW = 8  # layouts to choose from; with more of them, chance has more tries
 LEAST_POSITIONS = 4
+UNSEEN = 1e-4  # a slab that moves a layer by less than this share of what another one does is not seen by it
+BESIDE = 0.3  # the most that positions may differ along an axis that a layout says they do not have, beside one it has
 NOISE = 10  # a change must be so many times what the network's own rounding makes of the same input
 SAME = 1e-5  # positions that differ by less than this share of the change cannot be told apart
 # Where a layer has more, some do: positions along an axis, positions for a median, channels.
@@ -70,6 +72,7 @@ class Response:
         self.frames = frames
         self.held: tuple[int, ...] = ()  # the layer's axes other than batch and channels, frames first
         self.strides: tuple[int, ...] = ()
+        self.spread: dict[int, float] = {}  # how far apart along an axis of the input the positions answer
         self._base: Tensor | None = None
         self._norms: list[Tensor] = []
         self._moved: list[float] = []
@@ -127,6 +130,19 @@ class Response:
             return "all its positions change alike"
         return None
 
+    def unseen(self) -> str | None:
+        """Which part of the input nothing in the layer answers to, in words, or None.
+
+        A network that looks at a part of its input has positions that follow one another as they should, and lie
+        elsewhere.
+        """
+        for axis in dict.fromkeys(axis for axis, _ in self.slabs.changes):
+            moved = [m for m, (of, _) in zip(self._moved, self.slabs.changes, strict=True) if of == axis]
+            dark = [number for number, one in enumerate(moved) if one <= UNSEEN * max(moved)]
+            if dark and max(moved) > 0:
+                return f"it does not change with {len(dark)} of {len(moved)} slabs across axis {axis} of the input"
+        return None
+
     def on_grid(self, values: Floats, layout: Layout) -> Floats:
         """One value per position of this response, on the axes of a layout's filter; other tokens are left out."""
         order = layout.order or range(len(layout.grid))
@@ -174,6 +190,7 @@ class Response:
             count = slabs_across(self.slabs.base.shape[axis])
             middle = (np.arange(count) + 0.5) / count
             found[axis] = np.where(total > 0, middle @ shares / np.maximum(total, 1e-300), 0.5)
+            self.spread[axis] = float(((middle - 0.5) @ shares).std())
         return found
 
 
@@ -185,6 +202,7 @@ class Judged:
     agreement: float
     certainty: float
     highest: float = 0.0  # the correlation of the axis that is answered best
+    least_certainty: float = 0.0  # of the axis that is answered least, by itself
 
 
 class Answers:
@@ -194,6 +212,7 @@ class Answers:
         self.shape = tuple(shape)
         self.responses = {(one.kind, one.frames): one for one in responses}
         self.why_not = next((why for one in responses if (why := one.nothing_to_see(again))), None)
+        self.unseen = next((part for one in responses if (part := one.unseen())), None)
         self.is_independent = all(one.is_independent for one in responses)
         self._centres: dict[tuple[Kind, int | None], dict[int, Floats]] = {}
 
@@ -209,7 +228,9 @@ class Answers:
         count = math.prod(len(response.places(layout, number)) for number in range(len(layout.shape)))
         freedom = max(0.0, (count - 3) / max(1, len(found)))
         certainty = sum(math.atanh(max(-1 + 1e-9, min(r, 1 - 1e-9))) for r in found) * math.sqrt(freedom)
-        return Judged(layout, min(found, default=0.0), certainty, max(found, default=0.0))
+        least = min(found, default=0.0)
+        alone = math.atanh(max(-1 + 1e-9, min(least, 1 - 1e-9))) * math.sqrt(max(0, count - 3))
+        return Judged(layout, least, certainty, max(found, default=0.0), alone)
 
     def _centres_of(self, key: tuple[Kind, int | None]) -> dict[int, Floats]:
         if key not in self._centres:
@@ -235,31 +256,51 @@ class Answers:
             return None
         many = CERTAINTY_OF_MANY if len(judged) > FEW else LEAST_CERTAINTY
         sure = [one for one in judged if one.agreement >= LEAST_AGREEMENT and one.certainty >= many]
-        sure = [one for one in sure if len(one.layout.shape) == axes or self._is_all_there_is(one, judged)]
+        if len(judged) > FEW:
+            sure = [one for one in sure if one.least_certainty >= CERTAINTY_OF_MANY]
+        sure = [one for one in sure if _wide(one.layout) == axes or self._is_all_there_is(one, judged)]
         if not sure:
-            return max(judged, key=lambda one: (len(one.layout.shape) == axes, one.agreement))
+            return max(judged, key=lambda one: (_wide(one.layout) == axes, one.agreement))
         top = max(one.agreement for one in sure)
         near = [one for one in sure if one.agreement >= top - 2 * NEAR]
-        most = max(len(one.layout.shape) for one in near)
-        near = [one for one in near if len(one.layout.shape) == most]
+        most = max(_wide(one.layout) for one in near)
+        near = [one for one in near if _wide(one.layout) == most]
         top = max(one.agreement for one in near)
-        return max((one for one in near if one.agreement >= top - NEAR), key=lambda one: one.layout.positions)
+        return max((one for one in near if one.agreement >= top - NEAR), key=_preferred)
 
-    @staticmethod
-    def _is_all_there_is(one: Judged, judged: Sequence[Judged]) -> bool:
+    def _is_all_that_differs(self, layout: Layout) -> bool:
+        """Whether positions answer to different places along the axes of a layout alone."""
+        along, spread = layout.along or (), self.responses[_key(layout)].spread
+        inside = [far for axis, far in spread.items() if axis in along]
+        beside = [far for axis, far in spread.items() if axis not in along]
+        return max(beside, default=0.0) <= BESIDE * min(inside, default=0.0)
+
+    def _is_all_there_is(self, one: Judged, judged: Sequence[Judged]) -> bool:
         """Whether a grid of fewer axes than the input's is all that the layer knows of it.
 
         A grid held in one row passes as one long axis where only its slower axis is answered: a staircase. It is one
         axis only where it agrees better with a straight line than with the stairs of any grid.
         """
-        if one.agreement < LEAST_OF_FEWER_AXES or one.layout.prefix or one.layout.suffix:
+        if one.agreement < LEAST_OF_FEWER_AXES or one.layout.suffix:
+            return False
+        if not self._is_all_that_differs(one.layout):
             return False
         stairs = [
             other.highest
             for other in judged
-            if len(other.layout.shape) > len(one.layout.shape) and other.layout.positions == one.layout.positions
+            if _wide(other.layout) > _wide(one.layout) and other.layout.positions == one.layout.positions
         ]
         return one.agreement > max(stairs, default=0.0)
+
+
+def _wide(layout: Layout) -> int:
+    """How many axes of a filter have more than one cell."""
+    return sum(cells > 1 for cells in layout.shape)
+
+
+def _preferred(one: Judged) -> tuple[int, bool, int]:
+    """Of layouts that agree alike: the one with most positions, in the input's order, along its last axes."""
+    return one.layout.positions, one.layout.order is None, sum(one.layout.along or ())
 
 
 def _key(layout: Layout) -> tuple[Kind, int | None]:
@@ -284,14 +325,17 @@ def find(
         return Finding(Verdict.REFUTED, guess, why="it does not change with this input")
     if answers.why_not:
         return Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=answers.why_not)
-    best = answers.best(layouts, len(axes))
+    if answers.unseen:
+        return Finding(Verdict.REFUTED, guess, why=answers.unseen)
+    wide = sum(length > 1 for length in axes.values())
+    best = answers.best(layouts, wide)
     if (
         search
         and len(answers.shape) == 3
         and (best is None or best.agreement < LEAST_AGREEMENT)
         and answers.follows_tokens()
     ):
-        behind = answers.best(proposals(answers.shape, axes, answers.shape[0], suffixes=True), len(axes))
+        behind = answers.best(proposals(answers.shape, axes, answers.shape[0], suffixes=True), wide)
         if behind is not None and (best is None or behind.agreement > best.agreement + 0.05):
             return verdict_on(behind, guess, many=True)
     return verdict_on(best, guess, many=len(layouts) > FEW)

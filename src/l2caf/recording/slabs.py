@@ -68,8 +68,8 @@ class Slabs:
 
 
 def slabs_across(length: int) -> int:
-    """How many slabs an axis is cut into."""
-    return min(SLABS, length)
+    """How many slabs an axis is cut into; none where there is nothing to tell apart."""
+    return min(SLABS, length) if length > 1 else 0
 
 
 def _textures(batch: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:

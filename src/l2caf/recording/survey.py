@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import L2cafError
+from ..errors import L2cafError, NetworkError
 from .borrow import Call, Forward, borrowed, forwards_replaced, watching
 from .inputs import Arguments, Select, position_axes, select_output
 from .layout import Layout, natural, proposals
@@ -134,6 +134,11 @@ class Look:
             with forwards_replaced(watching(self._layers(), returned=returned_from)), torch.no_grad():
                 returned = given.call(self.network)
         output = select_output(returned, self.select, rows)
+        if not calls:
+            raise NetworkError(
+                "No module inside this network is called when it runs, as in an exported or traced graph, so no layer "
+                "can be found: give the network from before torch.export or torch.jit."
+            )
         if not bool(output.isfinite().all()):
             return None
         axes = _axes_in_use(main, rows, [one.shape for one, _ in noted])
