@@ -171,6 +171,11 @@ class _Finder:
         survey = self.survey
         if layout is not None:
             raise LayerError("A layout belongs to a layer: name that with layer=, too.", field="layout")
+        if len(survey.calls) < 2 and not survey.seen:
+            raise LayerError(
+                "No module inside this network is called when it runs, as in an exported graph, so no layer can be "
+                "found: give the network from before torch.export."
+            )
         if not survey.seen:
             raise LayerError(
                 "No layer of this network has a spatial map: the filter needs a convolutional or token layer with "

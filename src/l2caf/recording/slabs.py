@@ -7,6 +7,7 @@ does not depend on which picture came first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -39,9 +40,12 @@ class Slabs:
     changes: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, batch: Tensor, axes: tuple[int, ...], base: Base = Base.TEXTURE) -> Slabs:
-        """Make them for the position axes of an input."""
-        changes = tuple((axis, slab) for axis in axes for slab in range(slabs_across(batch.shape[axis])))
+    def of(
+        cls, batch: Tensor, axes: tuple[int, ...], base: Base = Base.TEXTURE, across: Iterable[int] | None = None
+    ) -> Slabs:
+        """Make them for the position axes of an input; `across` are those that slabs are cut across, if not all."""
+        cut = axes if across is None else tuple(across)
+        changes = tuple((axis, slab) for axis in cut for slab in range(slabs_across(batch.shape[axis])))
         if base is Base.SAMPLE:
             first = batch[:1]
             return cls(first, first.flip(axes), changes)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import L2cafError, NetworkError
+from ..errors import L2cafError
 from .borrow import Call, Forward, borrowed, forwards_replaced, watching
 from .inputs import Arguments, Select, position_axes, select_output
 from .layout import Layout, natural, proposals
@@ -134,11 +134,6 @@ class Look:
             with forwards_replaced(watching(self._layers(), returned=returned_from)), torch.no_grad():
                 returned = given.call(self.network)
         output = select_output(returned, self.select, rows)
-        if not calls:
-            raise NetworkError(
-                "No module inside this network is called when it runs, as in an exported or traced graph, so no layer "
-                "can be found: give the network from before torch.export or torch.jit."
-            )
         if not bool(output.isfinite().all()):
             return None
         axes = _axes_in_use(main, rows, [one.shape for one, _ in noted])
@@ -153,7 +148,7 @@ class Look:
             calls=calls,
             axes=axes,
             rows=rows,
-            output=tuple(output.shape),
+            output=tuple(_as_map(output, axes).shape),
             base=base,
             inputs_written=given.versions() != before,
         )
@@ -198,7 +193,7 @@ class Look:
     def _answers(self, survey: Survey, layouts: dict[int, list[Layout]]) -> dict[int, Answers]:
         """What the positions of these calls answer to; fewer where the network does not run on changed inputs."""
         main = self.arguments.main
-        slabs = Slabs.of(main, tuple(survey.axes), survey.base)
+        slabs = Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
         fits = max(1, AT_ONCE // slabs.base.numel())
         # A network may run on whole batches of one size alone, or call its layers once per sample.
         for size in dict.fromkeys((min(fits, len(slabs)), 1, self.arguments.batch)):
@@ -242,7 +237,7 @@ class Look:
             with forwards_replaced(watching(modules, returned=returned_from)), torch.no_grad():
                 returned = self.arguments.with_rows(rows).call(self.network)
             if OUTPUT in responses:
-                note(OUTPUT, select_output(returned, self.select, len(rows)))
+                note(OUTPUT, _as_map(select_output(returned, self.select, len(rows)), survey.axes))
             if met != set(responses):
                 return False
         return True
@@ -250,7 +245,7 @@ class Look:
     def moved_by(self, survey: Survey, numbers: Sequence[int]) -> dict[int, bool]:
         """Whether the output changes when a call's positions are weighed at random: one run, a row for each call."""
         main = self.arguments.main
-        slabs = Slabs.of(main, tuple(survey.axes), survey.base)
+        slabs = Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
         rows = slabs.base.repeat(len(numbers) + 1, *[1] * (main.ndim - 1))
         weighed: dict[str, dict[int, Callable[[Tensor], Tensor]]] = {}
         for row, number in enumerate(numbers, start=1):
@@ -269,6 +264,11 @@ class Look:
         rounding = 1e-6 * output[0].abs().amax()
         changed = (output[1:] - output[0]).abs().amax(dim=1) > rounding
         return dict(zip(numbers, changed.tolist(), strict=True))
+
+
+def _as_map(output: Tensor, axes: dict[int, int]) -> Tensor:
+    """An output with an axis of channels also where it is one number per pixel, as a depth is."""
+    return output.unsqueeze(1) if output.ndim == 3 and len(axes) == 2 else output
 
 
 def _weighing(layout: Layout, row: int, rows: int) -> Callable[[Tensor], Tensor]:
