@@ -152,7 +152,7 @@ NETWORKS = (
                  make=lambda: _small_backbone("fcn"), why="an answer for every pixel"),
     _torchvision("deeplabv3_resnet", r"classifier\.[0-3]|backbone\.layer4", (8, 10), select="out",
                  shape=(3, 64, 80), batch=1,
-                 make=lambda: _small_backbone("deeplab"), why="an answer for every pixel"),
+                 make=lambda: _small_backbone("deeplab"), held_out=False, why="an answer for every pixel"),
     _torchvision("r3d_18", r"layer4(\.0(\.relu)?)?", (2, 2, 3), make=_r3d, shape=(3, 9, 32, 48), batch=1),
     _torchvision("mvit_v2", r"blocks\.4\.norm1", (4, 8, 12), tokens(1), make=_mvit, shape=(3, *CLIP),
                  why="tokens of (8 frames, 8×12)"),
