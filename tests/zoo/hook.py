@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from .entry import Columns, call
 
-RANDOM_FILTERS = 12
-NEAR_FILTERS = 6
+RANDOM_FILTERS = 6
+NEAR_FILTERS = 3
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 
 import l2caf
 
-from .entry import Network, Path, Reading, look_up
+from .entry import Network, Path, Reading, call, look_up
 from .hook import Comparison, compare
 from .pixels import Answer, answer, outputs_of
 
@@ -49,6 +49,7 @@ class Judged:
 def judge(network: Network) -> Judged:
     """Build a network, explain it with nothing said, and judge what comes out."""
     built, inputs = network.build()
+    call(built, inputs)  # a network that does not run is a fault of the zoo
     began = time.perf_counter()
     try:
         heatmap = l2caf.explain(built, inputs, select=network.select)
@@ -78,8 +79,9 @@ def judge(network: Network) -> Judged:
 def _judged(row: Judged, built: Any, inputs: Any, heatmap: Any, layout: Any, index: int, path: Path) -> Judged:
     network = row.network
     readings = [reading for reading in network.right if reading.is_of(heatmap.layer, index, path)]
-    grid, axes = _along(network, inputs, path, tuple(layout.shape))
-    fault = _fault_of_size(heatmap, layout, inputs, path, grid, axes)
+    grid, axes, fault = _along(network, inputs, heatmap, path, tuple(layout.shape))
+    if tuple(heatmap.solution.filter.shape[1:]) != tuple(layout.shape):
+        fault = f"a filter of {tuple(heatmap.solution.filter.shape[1:])} for a map of {tuple(layout.shape)}"
     where = {"layer": heatmap.layer, "index": index, "columns": layout.columns}
     if not fault:
         row = replace(row, answer=answer(built, inputs, **where, grid=grid, path=path, axes=axes))
@@ -117,34 +119,29 @@ def _layout(built: Any, inputs: Any, heatmap: Any, select: Any) -> tuple[Any, in
 
 
 def _along(
-    network: Network, inputs: Any, path: Path, shape: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The grid of a map, and the axes of the explained input that it lies along; axes of one cell may be left out."""
-    long = tuple(length for length in shape if length > 1)
-    told = sorted((right for right in network.right if right.input == path), key=lambda right: right.grid != shape)
-    for grid in (shape, long):
-        for reading in told:
-            if len(reading.axes) == len(grid):
-                return grid, reading.axes
-    ndim = look_up(inputs, path).ndim
-    grid = shape if len(shape) < ndim else long
-    return grid, tuple(range(ndim - len(grid), ndim))
+    network: Network, inputs: Any, heatmap: Any, path: Path, shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], str]:
+    """The grid of a map, the axes of the explained input that it lies along, and what is wrong with its size.
 
-
-def _fault_of_size(
-    heatmap: Any, layout: Any, inputs: Any, path: Path, grid: tuple[int, ...], axes: tuple[int, ...]
-) -> str:
-    """A map of another size than its input has along the map's axes."""
-    shape = tuple(layout.shape)
-    if tuple(heatmap.solution.filter.shape[1:]) != shape:
-        return f"a filter of {tuple(heatmap.solution.filter.shape[1:])} for a map of {shape}"
-    lengths = tuple(look_up(inputs, path).shape[axis] for axis in axes)
+    Axes of one cell may be left out. A map must have the size that its input has along its axes.
+    """
+    explained = look_up(inputs, path)
     shown = tuple(heatmap.maps.shape[-len(shape) :])
-    if grid != shape:
-        shown = tuple(length for length, cells in zip(shown, shape, strict=True) if cells > 1)
-    if "frame" in heatmap.axes:  # frames are shown one by one, not resized
-        lengths, shown = lengths[1:], shown[1:]
-    return "" if lengths == shown else f"a map of {shown} for an input of {lengths}"
+    long = [axis for axis, cells in enumerate(shape) if cells > 1]
+    ways = [(shape, shown), (tuple(shape[axis] for axis in long), tuple(shown[axis] for axis in long))]
+    told = sorted((right for right in network.right if right.input == path), key=lambda right: right.grid != shape)
+    fault = f"a map of {shown} for an input of {tuple(explained.shape)}"
+    found = None
+    for grid, sizes in ways:
+        usual = tuple(range(explained.ndim - len(grid), explained.ndim))
+        for axes in [right.axes for right in told if right.axes] or [usual]:
+            lengths = tuple(explained.shape[axis] for axis in axes)
+            if len(axes) != len(grid) or min(axes) < 1:
+                continue
+            if lengths == sizes or ("frame" in heatmap.axes and lengths[1:] == sizes[1:]):  # frames are not resized
+                return grid, axes, ""
+            found = found or (grid, axes, fault)
+    return found or (shape, (), fault)
 
 
 def _fault_of_loss(found: Comparison | None, heatmap: Any) -> str:
@@ -170,5 +167,9 @@ def _same(built: Any, inputs: Any, heatmap: Any, layout: Any, index: int, right:
     features = outputs_of(built, inputs, heatmap.layer, index)
     numbers = torch.arange(features.numel()).reshape(features.shape)
     read, should = layout.columns(numbers), right.columns(numbers)
-    same_grid = tuple(layout.shape) == right.grid
+    same_grid = _without_ones(layout.shape) == _without_ones(right.grid)
     return same_grid and read.shape == should.shape and bool((read.sort(1).values == should.sort(1).values).all())
+
+
+def _without_ones(shape: Any) -> tuple[int, ...]:
+    return tuple(length for length in shape if length > 1)

@@ -65,7 +65,7 @@ class Crepe(nn.Module):
         self.conv1 = nn.Conv2d(1, 16, (32, 1), (4, 1), (14, 0))
         self.conv2 = nn.Conv2d(16, 16, (9, 1), (2, 1), (4, 0))
         self.pool = nn.MaxPool2d((2, 1))
-        self.classifier = nn.Linear(16 * 16, CLASSES)
+        self.classifier = nn.Linear(16 * 32, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.pool(torch.relu(self.conv1(x[:, None, :, None])))
@@ -221,7 +221,7 @@ class SmallI3d(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = convolutions(3, 8, 12, 16, axes=3)
+        self.body = convolutions(3, 4, 8, 16, axes=3)
         self.space = nn.MaxPool3d((1, 2, 2))
         self.pool = nn.AvgPool3d((2, 7, 7), stride=1)
         self.logits = nn.Conv3d(16, CLASSES, 1)
@@ -342,7 +342,7 @@ NETWORKS = (
         Reading(r"norm|layers\.1", (24,), tokens(), axes=(2,)), held_out=False, why="(B, C, T) in, (B, T', C) inside"),
     odd("spectrogram_inside", SpectrogramInside, lambda: picture(2, 1, 1024)[:, 0],
         why="frequencies that the input does not have"),
-    odd("time_before_batch", TimeFirst, lambda: picture(4, 3, 64), Reading(r"body(\.3)?", (4,), axes=(2,)),
+    odd("time_before_batch", TimeFirst, lambda: picture(8, 3, 128), Reading(r"body(\.3)?", (8,), axes=(2,)),
         why="(T, B, C) with T = B"),
     odd("points", PointNet, lambda: picture(2, 3, 40), Reading(r"body(\.3)?", (40,), axes=(2,)),
         why="points in no order"),

@@ -20,8 +20,8 @@ def models() -> Any:
     return import_torchvision().models
 
 
-def _build(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> tuple[nn.Module, Tensor]:
-    return seeded(make), picture(2, *shape)
+def _build(make: Callable[[], nn.Module], shape: tuple[int, ...], batch: int) -> tuple[nn.Module, Tensor]:
+    return seeded(make), picture(batch, *shape)
 
 
 def _torchvision(
@@ -32,13 +32,14 @@ def _torchvision(
     *,
     make: Callable[[], nn.Module] | None = None,
     shape: tuple[int, ...] = (3, 128, 160),
+    batch: int = 2,
     select: Any = None,
     held_out: bool = True,
     why: str = "",
 ) -> Network:
     made = make or (lambda: models().get_model(name, weights=None, num_classes=10))
     right = (Reading(layer, grid, columns),) if layer else ()
-    return Network(name, "torchvision", partial(_build, made, shape), right, select, held_out, why)
+    return Network(name, "torchvision", partial(_build, made, shape, batch), right, select, held_out, why)
 
 
 def _convnext() -> nn.Module:
@@ -147,11 +148,12 @@ NETWORKS = (
                  held_out=False, why="its attention returns a pair"),
     _torchvision("swin_v2", r"permute", (8, 10), make=_swin_v2, held_out=False),
     _torchvision("maxvit", r"blocks\.2(\..*)?", (8, 8), make=_maxvit, shape=(3, 128, 128)),
-    _torchvision("fcn_resnet", r"classifier\.[0-3]|backbone\.layer4", (8, 10), select="out", shape=(3, 64, 80),
+    _torchvision("fcn_resnet", r"classifier\.[0-3]|backbone\.layer4", (8, 10), select="out", shape=(3, 64, 80), batch=1,
                  make=lambda: _small_backbone("fcn"), why="an answer for every pixel"),
-    _torchvision("deeplabv3_resnet", r"classifier\.[0-3]|backbone\.layer4", (8, 10), select="out", shape=(3, 64, 80),
-                 make=lambda: _small_backbone("deeplab"), why="an answer for every pixel"),
-    _torchvision("r3d_18", r"layer4(\.0(\.relu)?)?", (2, 2, 3), make=_r3d, shape=(3, 9, 32, 48)),
+    _torchvision("deeplabv3_resnet", r"classifier\.[0-3]|backbone\.layer4", (8, 10), select="out",
+                 shape=(3, 64, 80), batch=1,
+                 make=lambda: _small_backbone("deeplab"), held_out=False, why="an answer for every pixel"),
+    _torchvision("r3d_18", r"layer4(\.0(\.relu)?)?", (2, 2, 3), make=_r3d, shape=(3, 9, 32, 48), batch=1),
     _torchvision("mvit_v2", r"blocks\.4\.norm1", (4, 8, 12), tokens(1), make=_mvit, shape=(3, *CLIP),
                  why="tokens of (8 frames, 8×12)"),
     _torchvision("swin3d", r"norm", (4, 4, 6), last, make=_swin3d, shape=(3, *CLIP)),
