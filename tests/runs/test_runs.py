@@ -139,7 +139,7 @@ def test_another_process_explains_and_draws_the_same(made: Path, samples: Sequen
 
     assert explained("here", Local()) == explained("there", Elsewhere())
     here, there = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("here", "there"))
-    assert len(here) == 6
+    assert len(here) == 7  # pictures and maps of three, and the page that lists them
     assert here == there
 
 
