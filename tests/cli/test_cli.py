@@ -145,16 +145,16 @@ class TestExplain:
         (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])
         (folder / "empty.png").touch()
         arguments = ("explain", folder, cat, "missing.png", "--batch", 2, "--out", "maps")
-        found = document(run(*arguments, "--json"))
+        found = document(run(*arguments, "--json"), code=1)
         assert len(found["images"]) == 5
         assert {Path(one["file"]).name for one in found["failed"]} == {
             *("text.png", "cut.jpg", "empty.png", "missing.png")
         }
         pictures = [picture for one in found["images"] for picture in one["pictures"]]
         assert len(set(pictures)) == 5
-        assert files_in(tmp_path / "maps") == {Path(picture).name for picture in pictures}
+        assert files_in(tmp_path / "maps") == {"index.html", *(Path(picture).name for picture in pictures)}
         code, out, err = run(*arguments)
-        assert code == 0
+        assert code == 1
         assert "5 photographs explained, 4 skipped" in out
         assert err.count("skipped:") == 4
 
@@ -318,7 +318,7 @@ class TestFaults:
             (("explain", "cat.png", "--colormap", "viridas"), "viridis"),
             (("explain", "cat.png", "--device", "abacus"), "no device"),
             (("explain", "cat.png", "--weights", "none.pth"), "none.pth"),
-            (("explain", "cat.png", "--out", "nets.py"), "--out: 'nets.py' cannot be made a folder"),
+            (("explain", "cat.png", "--out", "nets.py"), "--out: 'nets.py' cannot be made or written to"),
             (("explain", "cat.png", "--top", "0"), "--top: 0 asks for no class"),
             (("explain", "cat.png", "--method", "gradcan"), "--method: There is no method 'gradcan': the nearest"),
             (("match", "cat.png", ".", "--top", "0"), "--top: 0 asks for no neighbour"),
@@ -409,7 +409,7 @@ class TestAsProgram:
     def test_one_document_on_stdout(self, tmp_path: Path, cat: Path) -> None:
         process = self.start("explain", cat, tmp_path / "none.png", "--json", cwd=tmp_path)
         out, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, err
+        assert process.returncode == 1, err
         assert len(json.loads(out)["images"]) == 1
         assert "none.png" in err
 
@@ -437,8 +437,9 @@ class TestAsProgram:
         assert process.returncode == 130
         assert "Stopped" in err
         assert "Traceback" not in err
-        for path in (tmp_path / "maps").iterdir():
+        (notes,) = (tmp_path / "maps").glob(".*")  # from which the same command goes on
+        assert notes.name.startswith(".explained-")
+        for path in (tmp_path / "maps").glob("[!.]*"):
             assert path.suffix == ".png"
-            assert not path.name.startswith(".")
             with Image.open(path) as picture:
                 picture.load()

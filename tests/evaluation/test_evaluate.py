@@ -202,7 +202,7 @@ def test_a_row_file_drops_what_was_cut_off(tmp_path: Path) -> None:
     again = RowFile.open(tmp_path, Identity({"a": 1}))
     assert again.blocks_done == 1
     assert [row["image"] for row in again.rows()] == ["x"]
-    with pytest.raises(FileError, match="another a"):
+    with pytest.raises(FileError, match="differs in a:"):
         RowFile.open(tmp_path, Identity({"a": 2}))
 
 

@@ -318,7 +318,7 @@ class TestProtocol:
         arguments = _arguments(made, tmp_path / "out", "-m", "l2caf")
         arguments[arguments.index("--network") + 1] = f"{made / 'colours.py'}:other"
         assert run(arguments) == 2
-        assert "another network" in capsys.readouterr().err
+        assert "differs in network" in capsys.readouterr().err
 
     def test_the_paper_stands_beside_it(self) -> None:
         rows = retrieval_rows("cars", "npair")

@@ -139,7 +139,7 @@ def test_another_process_explains_and_draws_the_same(made: Path, samples: Sequen
 
     assert explained("here", Local()) == explained("there", Elsewhere())
     here, there = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("here", "there"))
-    assert len(here) == 6
+    assert len(here) == 7  # pictures and maps of three, and the page that lists them
     assert here == there
 
 
@@ -212,22 +212,22 @@ def test_what_differs_is_named(
     made: Path, samples: Sequence[Sample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(spec: RunSpec | Built, some: Sequence[Sample] = samples, *, size: int = 5) -> str:
-        with pytest.raises(FileError, match="holds a run with another") as caught:
+        with pytest.raises(FileError, match="holds a run that differs in") as caught:
             run(spec, some, tmp_path, size=size, executor=Nowhere())
         assert caught.value.field == "out"
-        return str(caught.value).split("with another ")[1].split(":")[0]
+        return str(caught.value).split("differs in ")[1].split(":")[0]
 
     run(spec_of(made), samples, tmp_path, size=5)
     assert refused(spec_of(made, Localization(("cam",)))) == "methods"
-    assert refused(spec_of(made), samples[:-1]) == "images, files"
+    assert refused(spec_of(made), samples[:-1]) == "files ('09.png' is gone)"
     moved = [Sample(samples[0].path, samples[0].name, 2, samples[0].boxes), *samples[1:]]
-    assert refused(spec_of(made), moved) == "files"
+    assert refused(spec_of(made), moved) == "the annotations of '00.png'"
     assert refused(spec_of(made), size=4) == "batch"
     trained = spec_of(made).build()
     with torch.no_grad():
         trained.model.network.scores.bias += 1
     assert refused(trained) == "weights"
-    monkeypatch.setattr("l2caf.runs.work.__version__", "9.9")
+    monkeypatch.setattr("l2caf.runs.work.code_version", lambda: "9.9")
     assert refused(spec_of(made)) == "code"
 
 
@@ -247,7 +247,7 @@ def test_a_refused_run_leaves_the_other_ones_rows_as_they_are(
     rows = tmp_path / ROWS
     rows.write_bytes(rows.read_bytes() + b'{"image": "half')  # as another process writes it
     before = rows.read_bytes()
-    with pytest.raises(FileError, match="another methods"):
+    with pytest.raises(FileError, match="differs in methods"):
         run(spec_of(made, Localization(("cam",))), samples, tmp_path, size=5)
     assert rows.read_bytes() == before
 

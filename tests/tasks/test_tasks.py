@@ -72,10 +72,11 @@ def stop_at(stage: str, done: int) -> Progress:
 
 def whole_pictures(folder: Path) -> list[str]:
     """The names of the pictures in a folder; every one can be read, and nothing else lies there."""
-    for path in folder.iterdir():
+    pictures = sorted(folder.glob("[!.]*.[!h]*"))  # but for the page that lists them
+    for path in pictures:
         with Image.open(path) as picture:
             picture.load()
-    return sorted(path.name for path in folder.iterdir())
+    return [path.name for path in pictures]
 
 
 class TestExplain:

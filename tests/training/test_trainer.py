@@ -201,7 +201,7 @@ def test_a_loss_that_is_not_finite(four: Dataset, tmp_path: Path) -> None:
 
 def test_states_that_do_not_fit(four: Dataset, tmp_path: Path) -> None:
     follow(replace(RECIPE, iterations=1), four, tmp_path, device="cpu")
-    with pytest.raises(FileError, match="a run with another rate: choose another folder") as other:
+    with pytest.raises(FileError, match="a run that differs in rate: choose another folder") as other:
         follow(replace(RECIPE, rate=1.0), four, tmp_path, device="cpu")
     assert other.value.field == "out"
     # What version 0.1.0 wrote before there were buffers in it.

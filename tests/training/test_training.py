@@ -118,7 +118,7 @@ def test_a_run_can_be_made_longer_but_not_otherwise_changed(four: Dataset, tmp_p
     follow(replace(QUICK, iterations=4), four, tmp_path, device="cpu")
     follow(replace(QUICK, iterations=6), four, tmp_path, device="cpu")
     assert len(log_of(tmp_path)["losses"]) == 6
-    with pytest.raises(FileError, match="a run with another rate"):
+    with pytest.raises(FileError, match="a run that differs in rate"):
         follow(replace(QUICK, rate=1.0), four, tmp_path, device="cpu")
     (tmp_path / "resume.pt").write_bytes((tmp_path / "resume.pt").read_bytes()[:1000])
     with pytest.raises(WeightsError, match="cannot be read"):

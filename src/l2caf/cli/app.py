@@ -84,7 +84,11 @@ def _l2caf(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command. Exit codes: 0 well, 2 bad usage or input, 1 a fault of ours, 130 stopped by the user."""
+    """Run a command.
+
+    Exit codes: 0 well; 1 some photographs were skipped by explain, or a fault of ours, with a traceback; 2 bad usage or
+    input; 130 stopped by the user.
+    """
     given = sys.argv[1:] if arguments is None else arguments
     if "--json" not in given:
         return _run(given, as_json=False)

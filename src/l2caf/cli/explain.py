@@ -71,6 +71,10 @@ def command(
 
     With no class given, the map shows what keeps the network's answer as it is (class-oblivious).
 
+    Of several photographs, index.html lists the pictures. A run that was
+    stopped continues when the same command is given again. Exit code: 0 if all
+    were explained, 1 if some were skipped, 2 if none could be.
+
     [bold]Examples[/bold]
 
     \b
@@ -111,7 +115,9 @@ def command(
         _report(result, out)
     else:
         terminal.fail(result.nothing(where="the lines above say why"), as_json=False)
-    return 0 if result.written else 2
+    if not result.written:
+        return 2
+    return 1 if result.failed else 0
 
 
 def _report(result: ExplainResult, out: Path) -> None:
@@ -124,6 +130,8 @@ def _report(result: ExplainResult, out: Path) -> None:
     skipped = f", {len(result.failed)} skipped" if result.failed else ""
     plural = "" if len(written) == 1 else "s"
     console.print(f"{len(written)} photograph{plural} explained{skipped}; pictures in {out}", highlight=False)
+    if result.page:
+        console.print(f"all of them: {result.page}", highlight=False, soft_wrap=True)
 
 
 def _row(one: Written) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import io
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..files import json_text, printable
 from ..progress import NONE, silent
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def fail(sentence: str, *, as_json: bool) -> int:
     else:
         console = errors()
         console.print("[bold red]error:[/bold red] ", end="")
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
     return 2
 
 
@@ -39,7 +40,7 @@ def warn(sentence: str) -> None:
     """Say what went wrong with a part while the rest goes on."""
     console = errors()
     console.print("[yellow]skipped:[/yellow] ", end="")
-    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -56,27 +57,35 @@ def stdout_for_json() -> Iterator[None]:
 def print_json(document: Any) -> None:
     """Print the one document that a machine reads."""
     stream = _kept.get() or sys.stdout
-    stream.write(as_json(document))
-
-
-def as_json(document: Any) -> str:
-    """A document as text, indented for people."""
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    stream.write(json_text(document, indent=2, encoding=stream.encoding or "utf-8"))
 
 
 def output() -> Console:
     """Where results go."""
     from rich.console import Console
 
-    # A file or a pipe has no width of its own, and a cut-off file name helps nobody.
-    return Console() if sys.stdout.isatty() else Console(width=WIDE)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as stderr is: a name that the encoding does not have is no error
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+    class Output(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*(_lines(one) if isinstance(one, str) else one for one in objects), **options)
+
+    # A file or a pipe has no width of its own, and a cut-off file name helps nobody. Brackets and colons in names are
+    # neither markup nor emoji.
+    return Output(width=None if sys.stdout.isatty() else WIDE, markup=False, emoji=False)
+
+
+def _lines(text: str) -> str:
+    """A text whose lines are the only ones: names of files in it move no cursor and change no colour."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def errors() -> Console:
     """Where progress and complaints go."""
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(stderr=True, emoji=False)
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Iterable[str] = ()) -> Table:
@@ -90,7 +99,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Itera
     for column in columns:
         made.add_column(column, overflow="fold", justify="right" if column in right else "left")
     for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
+        made.add_row(*(Text(printable(cell)) for cell in row))
     return made
 
 

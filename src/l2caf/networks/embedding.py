@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import CatalogueError, InputError, L2cafError, WeightsError
+from ..files import json_text
 from ..preprocessing import Preprocessing
 from . import embedded
 from .from_timm import Timm
@@ -42,7 +43,7 @@ class EmbeddingConfig:
 
     def as_json(self) -> str:
         """One JSON document."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+        return json_text(asdict(self), indent=2).rstrip()
 
     @classmethod
     def from_json(cls, text: str) -> EmbeddingConfig:

@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,7 +35,7 @@ class UserNetwork(Source):
         place, _, function = name.rpartition(":")
         with _importable(Path(place).parent if place.endswith(".py") else Path()):
             builder = _find_builder(_import(place), function, name)
-            model = _as_model(name, _call(builder, name))
+            model = replace(_as_model(name, _call(builder, name)), built_by=builder)
         if weights is not None:
             load_weights(model.network, weights)
             model = replace(model, source=f"{model.source}, weights of {weights}")
@@ -82,7 +83,7 @@ def _import(place: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     # A name of its own for each path, so that two files of one name do not meet.
-    name = f"{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    name = f"{path.stem}_{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"no loader for {path}")

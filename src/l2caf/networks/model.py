@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -17,7 +17,7 @@ from ..recorder import Recording, record
 from ..recording.borrow import unwrap
 from ..recording.inputs import Select
 from .class_names import Prediction, class_index, class_name, predictions
-from .weights import digest
+from .identity import code_of, construction_of, hash_of, own_code_of, preprocessing_of, weights_of
 
 Weights = Literal["trained", "random", "as given"]
 
@@ -33,6 +33,7 @@ class Model:
     embedding    whether the output is a place among other pictures, and no row of class scores
     normalized   whether embeddings are compared on the unit sphere, by cosine; else by distance between raw vectors
     weights      "trained" and "random" where that is known; "as given" where the user brought them
+    built_by     the user's function that returned it, whose code decides what it is
     """
 
     name: str
@@ -44,17 +45,32 @@ class Model:
     normalized: bool = True
     device: str = "cpu"
     weights: Weights = "as given"
+    built_by: object = field(default=None, repr=False)
 
     @property
     def input_size(self) -> tuple[int, int] | None:
         """Height and width of the network's input; None where they are not the same for all photographs."""
         return self.preprocess.input_size
 
-    @cached_property
+    @property
     def identity(self) -> str:
-        """A hash of all that decides what a picture gets: the weights, how they were stored, the preparation."""
-        prepared = repr(self.preprocess) if isinstance(self.preprocess, Preprocessing | WholePreprocessing) else "own"
-        return digest(unwrap(self.network), f"{self.normalized} {prepared}")
+        """One hash of all that decides what a picture gets."""
+        return hash_of(f"{name} {value}" for name, value in self.contents.items())
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """The parts of the identity by name: the weights as they are now, the rest as when it was first asked for."""
+        return {"weights": weights_of(unwrap(self.network)), **self._construction, "normalized": str(self.normalized)}
+
+    @cached_property
+    def _construction(self) -> dict[str, str]:
+        """Kept, for a forward pass may fill tensors and settings that are no part of the weights."""
+        network = unwrap(self.network)
+        return {
+            "modules": construction_of(network),
+            "network code": own_code_of(network, code_of(self.preprocess), self.built_by),
+            "preprocessing": preprocessing_of(self.preprocess),
+        }
 
     def on(self, device: str) -> Model:
         """The same, moved to a device: "cuda", or "auto" for the fastest here."""

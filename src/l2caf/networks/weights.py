@@ -1,4 +1,4 @@
-"""Weight files: into a network that is already built, out of one with what loads it again, and their hash.
+"""Weight files: into a network that is already built, and out of one with what loads it again.
 
 Files are read as data only: `torch.load(weights_only=True)` or safetensors, so that none can run code.
 A checkpoint is one .safetensors file; which loader builds its network, and what that loader has to know, stands in its
@@ -7,7 +7,6 @@ metadata, and for people in a .json of the same name.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from torch import nn
 
 from ..errors import InputError, WeightsError
-from ..files import write_whole
+from ..files import write_json, write_whole
 
 SUFFIX = ".safetensors"
 _LOADER, _CONFIG = "l2caf_loader", "l2caf_config"
@@ -79,9 +78,7 @@ def save_checkpoint(path: str | Path, network: nn.Module, header: Header) -> Pat
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
     with write_whole(path) as temporary:
         temporary.write_bytes(save(tensors, metadata={_LOADER: header.loader, _CONFIG: header.config}))
-    with write_whole(path.with_suffix(".json")) as temporary:
-        beside = {"loader": header.loader, **json.loads(header.config)}
-        temporary.write_text(json.dumps(beside, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path.with_suffix(".json"), {"loader": header.loader, **json.loads(header.config)}, indent=2)
     return path
 
 
@@ -124,16 +121,6 @@ def _metadata(path: Path) -> Mapping[str, str]:
         raise WeightsError(
             f"{path.name} cannot be read as a checkpoint ({error}): it is truncated or corrupt; copy it anew."
         ) from error
-
-
-def digest(network: nn.Module, about: str) -> str:
-    """A hash of a network's weights, of how they are stored, and of what else is said about it."""
-    found = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    found.update(f"{type(network).__name__} {about}".encode())
-    return found.hexdigest()
 
 
 def _read(path: Path) -> Any:

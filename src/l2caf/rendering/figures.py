@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from ..files import write_whole
+from ..files import printable, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ def framed(made: Figure, axes: Any, *, title: str, note: str) -> None:
         title=note,
         title_fontproperties={"size": 9},
     )
-    made.suptitle(title, fontweight="bold", x=0.01, ha="left")
+    made.suptitle(printable(title).replace("$", r"\$"), fontweight="bold", x=0.01, ha="left")
 
 
 def save(made: Figure, path: Path) -> Path:

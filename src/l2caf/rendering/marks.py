@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from ..errors import InputError
+from ..files import printable
 from .colors import Floats
 
 PALETTE = ("#39ff6a", "#ffffff", "#ff4fd8", "#ffd23f", "#3fd8ff")
@@ -116,7 +117,7 @@ def fitted(text: str, letters: ImageFont.FreeTypeFont, *, width: int, lines: int
     """Break a text into at most `lines` lines, none wider than `width`; an ellipsis says that it was cut."""
     broken: list[str] = []
     for paragraph in text.split("\n"):
-        broken += _wrapped(paragraph, letters, width)
+        broken += _wrapped(printable(paragraph), letters, width)
     kept = broken[:lines]
     if len(broken) > lines:
         kept[-1] += " …"

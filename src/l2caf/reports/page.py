@@ -37,7 +37,7 @@ def write_page(path: Path, parts: Iterable[str], *, title: str, settings: Mappin
         f"<title>{escape(title)}</title><style>{_STYLE}</style><body>{''.join([*head, *parts])}</body></html>\n"
     )
     with write_whole(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8", errors="backslashreplace")  # names of files may be no text
     return path
 
 

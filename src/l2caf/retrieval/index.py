@@ -1,15 +1,17 @@
 """`Index`: vectors with their names, searched exactly by faiss and kept in one file; `Gallery`: a folder as an index.
 
 On the unit sphere the nearest is the one of the greatest inner product (cosine), elsewhere the one at the least
-distance. The file names the network whose vectors it holds, since those of another one mean nothing beside them.
+distance. The file names the network whose vectors it holds, since those of another one mean nothing beside them, and it
+is checked when it is read: a neighbour under another's name would look like any other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,10 +131,18 @@ class Index:
             "identity": self.identity,
             "network": self.network,
             "stamp": self.stamp,
+            "checksum": self._checksum,
         }
         with write_whole(path) as temporary, temporary.open("wb") as file:
             np.savez(file, vectors=self.vectors, about=np.array(json.dumps(about)))
         return path
+
+    @property
+    def _checksum(self) -> str:
+        """Of what a neighbour is found by: the vectors and whose they are."""
+        found = hashlib.sha256(self.vectors.tobytes())
+        found.update(json.dumps([self.names, self.normalized, self.identity, self.stamp]).encode())
+        return found.hexdigest()
 
     @classmethod
     def load(cls, path: str | Path, *, model: Model | None = None) -> Index:
@@ -142,26 +152,55 @@ class Index:
             raise InputError(f"There is no index '{path}': make one first, or check the path.")
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                index = cls(
-                    np.ascontiguousarray(file["vectors"], np.float32),
-                    tuple(about["names"]),
-                    bool(about["normalized"]),
-                    str(about["identity"]),
-                    str(about["network"]),
-                    str(about["stamp"]),
-                )
-            whole = index.vectors.ndim == 2 and len(index.vectors) == len(index.names) > 0
+                vectors, about = file["vectors"], json.loads(str(file["about"]))
         except Exception as error:  # on unknown bytes numpy and zipfile raise anything
             raise InputError(f"'{path}' is no index that can be read: remove it, and it is made anew.") from error
-        if not whole:
-            raise InputError(f"'{path}' is no index that can be read: remove it, and it is made anew.")
+        fault = _fault(vectors, about)
+        if fault:
+            raise InputError(f"'{path}' is a damaged index ({fault}): remove it, and it is made anew.")
+        said = {name: about[name] for name in ("normalized", "identity", "network", "stamp")}
+        index = cls(np.ascontiguousarray(vectors), tuple(about["names"]), **said)
+        if about["checksum"] != index._checksum:
+            raise InputError(
+                f"'{path}' is a damaged index (it is not as it was written): remove it, and it is made anew."
+            )
         if model is not None and index.identity != model.identity:
             raise InputError(
                 f"'{path}' was made by another network ({index.network}) than {model.name}: remove it, or give"
                 " the network that made it."
             )
         return index
+
+
+_KINDS = {"names": list, "normalized": bool, "identity": str, "network": str, "stamp": str, "checksum": str}
+_LENGTH = 1e-3  # how far from 1 a vector of float32 that was brought to length 1 may be
+
+
+def _fault(vectors: Any, about: Any) -> str:
+    """What is wrong with the parts of a file, in words; empty where nothing is."""
+    if not isinstance(about, dict):
+        return "it does not say what it holds"
+    missing = [name for name, kind in _KINDS.items() if type(about.get(name)) is not kind]
+    if missing:
+        return f"its {' and '.join(missing)} cannot be read"
+    names = about["names"]
+    if vectors.dtype != np.float32:
+        return f"its vectors are {vectors.dtype}, not float32"
+    if vectors.ndim != 2 or not vectors.size:
+        return f"its vectors have the shape {vectors.shape}, not (N, d)"
+    if len(names) != len(vectors):
+        return f"it has {len(names)} names for {len(vectors)} vectors"
+    if not all(isinstance(name, str) for name in names):
+        return "some of its names are no text"
+    if len(set(names)) < len(names):
+        return "some of its names stand there twice"
+    if not np.isfinite(vectors).all():
+        return "some of its vectors hold NaN or infinity"
+    if about["normalized"]:
+        lengths = np.linalg.norm(vectors, axis=1)
+        if (np.abs(lengths[lengths > 0] - 1) > _LENGTH).any():  # one of length 0 stays as it is
+            return "some of its vectors are not of length 1"
+    return ""
 
 
 def import_faiss() -> Any:
@@ -207,15 +246,16 @@ def open_gallery(
         raise ImageError(f"'{folder}' holds no images: give a folder with pictures to compare with.")
     stamp = _stamp(named)
     model = spec.build().model
+    identity = model.identity  # as it is now: a network that counts its calls in a buffer is another one afterwards
     if cache is not None and cache.is_file():
         index = Index.load(cache, model=model)
-        if index.stamp == stamp:
+        if index.stamp == stamp and set(index.names) == set(named):
             return Gallery(index, named)
     samples = [Sample(file, name=name) for name, file in named.items()]
     embedded = embed(spec, samples, executor=executor, progress=progress)
     if not len(embedded):
         raise InputError(f"None of the {len(named)} pictures in '{folder}' can be read: {embedded.bad[0].message}")
-    index = Index.made_by(model, embedded, stamp=stamp)
+    index = replace(Index.made_by(model, embedded, stamp=stamp), identity=identity)
     if cache is not None and not embedded.bad:  # a file that is mended is to be seen the next time
         index.save(cache)
     return Gallery(index, named, embedded.bad)
@@ -226,9 +266,17 @@ def _name(file: Path, folder: Path) -> str:
 
 
 def _stamp(named: dict[str, Path]) -> str:
-    """What changes when a file is added, removed, renamed or written anew."""
+    """What changes when a file is added, removed, renamed or written anew.
+
+    By size and time, as make has it: to read all of a large gallery for every question would take longer than the
+    question. What is wrongly taken for changed is only embedded again.
+    """
     digest = hashlib.sha256()
     for name, file in named.items():
-        about = file.stat()
-        digest.update(f"{name} {file.resolve()} {about.st_size} {about.st_mtime_ns}\n".encode())
+        digest.update(os.fsencode(f"{name}\0{file.resolve()}\0"))
+        try:
+            about = file.stat()
+        except OSError:  # a link to nothing: it is named when it is to be read
+            continue
+        digest.update(f"{about.st_size} {about.st_mtime_ns} {about.st_ino}\n".encode())
     return digest.hexdigest()

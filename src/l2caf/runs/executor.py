@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..progress import Progress, silent
+from .lock import alone_in
 from .rows import Identity, Row, RowFile
 from .spec import RunSpec
 from .work import Block, Built, Work, blocks_of
@@ -78,22 +79,33 @@ def run(
     executor: Executor | None = None,
     progress: Progress = silent,
 ) -> RowFile:
-    """Do every sample and leave the rows in `out`; a run that was cut off or cancelled goes on where it was."""
+    """Do every sample and leave the rows in `out`; a run that was cut off or cancelled goes on where it was.
+
+    Another run in that folder is refused, whether it is over or still going on.
+    """
     blocks = _checked_blocks(samples, size)
+    with alone_in(out):
+        file = RowFile.open(out, Identity({"batch": size, **spec.identity(samples).parts}))
+        _go_on(file, spec, blocks, executor, progress)
+    return file
+
+
+def _go_on(
+    file: RowFile, spec: RunSpec | Built, blocks: Sequence[Block], executor: Executor | None, progress: Progress
+) -> None:
     work = spec.plan
-    file = RowFile.open(out, Identity({**spec.identity(samples).parts, "batch": size}))
     tally = Tally(work)
     tally.add(file.rows())
     left = blocks[file.blocks_done :]
-    done = len(samples) - sum(len(block.samples) for block in left)
-    progress(work.stage, done, len(samples), tally.scores())
+    total = sum(len(block.samples) for block in blocks)
+    done = total - sum(len(block.samples) for block in left)
+    progress(work.stage, done, total, tally.scores())
     with closing(_mapped(executor, spec, left)) as found:
         for block, (number, rows) in zip(left, found, strict=True):
             file.append(number, rows)
             tally.add(rows)
             done += len(block.samples)
-            progress(work.stage, done, len(samples), tally.scores())
-    return file
+            progress(work.stage, done, total, tally.scores())
 
 
 def rows_of(

@@ -1,25 +1,29 @@
 """`RowFile`: rows of results on disk, written block by block, so that a killed run goes on where it was.
 
 Images are taken in blocks that depend on nothing but their order. The rows of a block are appended in one piece, and
-end with a row that says so; whatever follows the last such row when a run starts again was cut off, is dropped, and its
-block is done anew. So a run that was killed any number of times leaves the very rows of one that was not.
+end with a row that says so, with a checksum; whatever follows the last such row when a run starts again was cut off, is
+dropped, and its block is done anew. So a run that was killed any number of times leaves the very rows of one that was
+not. What was damaged in another way, and rows of which nobody knows what they are about, are refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..files import write_whole
+from ..files import reason_of, write_whole
+from .contents import changes
 
 Row = dict[str, Any]
 """One line: JSON values by name. Whoever makes rows has a type for them, with `as_dict`."""
 ROWS, ABOUT = "rows.jsonl", "run.json"
+FILES = "files"  # the part of an identity that lists them
 
 
 @dataclass(frozen=True)
@@ -50,14 +54,34 @@ class Identity:
         return hashlib.sha256(json.dumps(self.parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def differing(self, there: Row) -> list[str]:
-        """The parts that are not as they are there, in the order in which they are given."""
+        """What is not as it is there, in words, in the order in which it is given here."""
         here, gone = json.loads(json.dumps(self.parts)), object()
-        return [key for key in dict.fromkeys((*here, *there)) if there.get(key, gone) != here.get(key, gone)]
+        keys = [key for key in dict.fromkeys((*here, *there)) if there.get(key, gone) != here.get(key, gone)]
+        return [word for key in keys for word in _words(key, here.get(key), there.get(key))]
+
+
+def refused(folder: Path, differing: Sequence[str]) -> FileError:
+    """The error of a folder that holds another run."""
+    *first, last = differing or ["what it was about"]
+    said = f"{', '.join(first)} and {last}" if first else last
+    return FileError(
+        f"'{folder}' holds a run that differs in {said}: choose another folder, or remove that one to start anew.",
+        field="out",
+    )
+
+
+def _words(key: str, here: Any, there: Any) -> list[str]:
+    if key != FILES:
+        return [key]
+    try:
+        return changes(here, there)
+    except (TypeError, ValueError):  # whoever wrote it wrote no list of files
+        return [key]
 
 
 @dataclass(frozen=True)
 class RowFile:
-    """The rows of one run in a folder, beside what the run is about."""
+    """The rows of one run in a folder, beside what the run is about; whoever opens it is alone there (`lock`)."""
 
     folder: Path
     blocks_done: int
@@ -65,67 +89,117 @@ class RowFile:
     @classmethod
     def open(cls, folder: Path, identity: Identity) -> RowFile:
         """Start a run in a folder, or go on with the one that is there if it is the same."""
+        about, rows = folder / ABOUT, folder / ROWS
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            found, there = _scanned(rows), _read(about)
         except OSError as error:
             raise FileError(
-                f"{folder} cannot be made ({error.strerror}): choose another place.", field="out"
+                f"'{folder}' cannot be used ({reason_of(error)}): choose another folder.", field="out"
             ) from error
-        path, (done, end) = folder / ABOUT, _finished(folder / ROWS)
-        if path.exists() and done:  # one that came to nothing, such as with an unknown layer, stands in nobody's way
-            there = _read(path)
-            if there.pop("identity", None) != identity.hash:
-                differing = identity.differing(there) or ["identity"]
+        if found.size and there is None:
+            raise FileError(
+                f"'{rows}' has lines, but '{about}', which tells what they are about, is missing or empty: choose"
+                " another folder, or remove that file to start anew.",
+                field="out",
+            )
+        if (found.blocks or found.damaged) and there is not None:
+            if there.pop("identity") != identity.hash:
+                raise refused(folder, identity.differing(there))
+            if found.damaged:
                 raise FileError(
-                    f"{folder} holds a run with another {', '.join(differing)}: choose another place, or remove that"
-                    " folder.",
+                    f"'{rows}' is damaged in the lines from {found.lines + 1} to {found.damaged}: remove all lines from"
+                    f" {found.lines + 1} on to go on from there, or the folder to start anew.",
                     field="out",
                 )
-        else:
-            with write_whole(path) as temporary:
+        else:  # one that came to nothing, such as with an unknown layer, stands in nobody's way
+            with write_whole(about) as temporary:
                 temporary.write_text(json.dumps({"identity": identity.hash, **identity.parts}, indent=1) + "\n")
-        _cut(folder / ROWS, end)
-        return cls(folder, done)
+        _cut(rows, found.end)
+        return cls(folder, found.blocks)
 
     def append(self, block: int, rows: Sequence[Row]) -> None:
         """Add the rows of a block, whole."""
-        lines = [json.dumps(row, separators=(",", ":")) for row in (*rows, {"block": block})]
-        with (self.folder / ROWS).open("a") as file:
-            file.write("".join(f"{line}\n" for line in lines))
+        lines = "".join(f"{json.dumps(row, separators=(',', ':'))}\n" for row in rows).encode("ascii")
+        mark = json.dumps({"block": block, "rows": len(rows), "crc32": zlib.crc32(lines)}, separators=(",", ":"))
+        path = self.folder / ROWS
+        try:
+            with path.open("ab") as file:
+                file.write(lines + f"{mark}\n".encode("ascii"))
+        except OSError as error:
+            raise FileError(
+                f"'{path}' could not be written ({reason_of(error)}): make room, and run the same command again to"
+                " resume.",
+                field="out",
+            ) from error
 
     def rows(self) -> Iterator[Row]:
         """Read the rows of the finished blocks, one at a time."""
         path = self.folder / ROWS
         if not path.exists():
             return
-        with path.open() as file:
+        with path.open("rb") as file:
             for line in file:
                 row = json.loads(line)
                 if "block" not in row:
                     yield row
 
 
-def _read(path: Path) -> Row:
-    try:
-        there = json.loads(path.read_text())
-    except (OSError, ValueError):
-        there = None
-    if not isinstance(there, dict):
-        raise FileError(f"{path} cannot be read: choose another place, or remove that folder.", field="out")
-    return there
+@dataclass(frozen=True)
+class _Scanned:
+    """What is in a file of rows: whole blocks from the first on, and where the last of them ends.
+
+    damaged   the line in which a block ends that is not what was written, where others follow it; else 0
+    """
+
+    size: int = 0
+    blocks: int = 0
+    end: int = 0
+    lines: int = 0
+    damaged: int = 0
 
 
-def _finished(path: Path) -> tuple[int, int]:
-    """How many blocks are finished, and where in the file the last of them ends."""
+def _scanned(path: Path) -> _Scanned:
+    """Look through the rows; a last block that is not whole is one that was cut off, and is no damage."""
     if not path.exists():
-        return 0, 0
-    blocks, end, position = 0, 0, 0
+        return _Scanned()
+    blocks, end, lines, position, number, rows, checksum, bad = 0, 0, 0, 0, 0, 0, 0, 0
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, start=1):
             position += len(line)
-            if line.startswith(b'{"block":') and line.endswith(b"}\n"):
-                blocks, end = blocks + 1, position
-    return blocks, end
+            if not line.startswith(b'{"block":'):
+                rows, checksum = rows + 1, zlib.crc32(line, checksum)
+                continue
+            if bad:
+                return _Scanned(path.stat().st_size, blocks, end, lines, bad)
+            if _is_mark(line, {"block": blocks, "rows": rows, "crc32": checksum}):
+                blocks, end, lines = blocks + 1, position, number
+            else:
+                bad = number
+            rows, checksum = 0, 0
+    return _Scanned(position, blocks, end, lines)
+
+
+def _is_mark(line: bytes, expected: Row) -> bool:
+    try:
+        return bool(line.endswith(b"\n") and json.loads(line) == expected)
+    except ValueError:
+        return False
+
+
+def _read(path: Path) -> Row | None:
+    """What a run is about; None where there is nothing, and an error where it is somebody else's file."""
+    if not path.exists() or not (stored := path.read_bytes().strip()):
+        return None
+    try:
+        there = json.loads(stored)
+    except (ValueError, RecursionError):
+        there = None
+    if not isinstance(there, dict) or not isinstance(there.get("identity"), str):
+        raise FileError(
+            f"'{path}' is no record of a run that can be read: choose another folder, or remove that file.", field="out"
+        )
+    return there
 
 
 def _cut(path: Path, end: int) -> None:

@@ -7,15 +7,14 @@ of the samples whatever fits in memory at once.
 from __future__ import annotations
 
 import abc
-import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from .. import __version__
 from ..errors import NetworkError
-from .rows import Identity, Row, Unusable
+from .contents import code_version, entries_of
+from .rows import FILES, Identity, Row, Unusable
 
 if TYPE_CHECKING:
     from ..datasets.dataset import Sample
@@ -111,16 +110,18 @@ class Built:
         return bad + [row for part in batch.alike() for row in self._fitting(part)]
 
     def identity(self, samples: Sequence[Sample]) -> Identity:
-        """Weights, file list, code version and settings: what must be the same for a run to be gone on with."""
+        """Weights, files, code and settings: what must be the same for a run to be gone on with."""
+        from ..networks.identity import hash_of, libraries_of
+
         return Identity(
             {
                 "work": self.work.key,
                 "network": self.model.name,
-                "weights": self.model.identity,
-                "images": len(samples),
-                "files": _hash(f"{one.name} {one.label} {one.size} {one.boxes.tolist()}" for one in samples),
-                "code": __version__,
+                **self.model.contents,
+                "class names": hash_of(self.model.class_names),
+                "code": {"l2caf": code_version(), **libraries_of(self.model.network)},
                 **self.work.settings(),
+                FILES: entries_of(samples),
             }
         )
 
@@ -153,10 +154,3 @@ def out_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
-
-
-def _hash(lines: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(f"{line}\n".encode())
-    return digest.hexdigest()[:16]

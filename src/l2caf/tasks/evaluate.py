@@ -27,6 +27,8 @@ from ..reports.neighbours import strips
 from ..reports.retrieval import write_retrieval_report
 from ..reports.tiles import Tile, sections, tiles
 from ..runs.executor import SIZE, Executor, run
+from ..runs.lock import alone_in
+from ..runs.rows import ABOUT, ROWS
 from ..runs.spec import RunSpec
 from ..table import Entry, Table
 from .network_choice import NetworkChoice
@@ -85,7 +87,12 @@ def evaluate(
     request: EvaluationRequest, *, executor: Executor | None = None, progress: Progress = silent
 ) -> Evaluation:
     """Measure, sum up and report. The same request goes on where a run was cut off or cancelled."""
-    evaluation: Evaluation = PROTOCOLS[request.protocol].load()(request, executor, progress)
+    protocol = PROTOCOLS[request.protocol].load()
+    with alone_in(request.out):  # before a network is loaded
+        if (request.out / ABOUT).exists() and not (request.out / ROWS).exists():
+            for name in (RESULTS, REPORT):  # what an earlier run found, whose rows were removed, is no result of this
+                (request.out / name).unlink(missing_ok=True)
+        evaluation: Evaluation = protocol(request, executor, progress)
     return evaluation
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,11 @@ from ..errors import InputError, MethodError
 from ..progress import Progress, silent
 from ..rendering.style import Style
 from ..runs.executor import Executor, rows_of
+from ..runs.lock import alone_in
+from ..runs.rows import Identity, Row
 from ..runs.spec import RunSpec
 from .explained import Written
+from .ledger import Ledger
 from .network_choice import NetworkChoice
 from .outputs import Failed, Skipped, names_for, ready_folder, some_gathered, unheard
 from .photographs import Photographs
@@ -21,6 +25,8 @@ from .question import Question
 
 if TYPE_CHECKING:
     from ..networks.model import Model
+
+PAGE = "index.html"
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ class ExplainResult:
     method: str
     written: tuple[Written, ...]
     failed: tuple[Failed, ...]
+    page: Path | None = None  # lists them, where there are several
 
     def nothing(self, *, where: str) -> str:
         """The sentence for a run in which no photograph went well; `where` tells where the reasons are."""
@@ -88,6 +95,7 @@ class ExplainResult:
             "method": self.method,
             "images": [one.as_dict() for one in self.written],
             "failed": [one.as_dict() for one in self.failed],
+            **({"page": str(self.page)} if self.page else {}),
         }
 
 
@@ -101,19 +109,50 @@ def explain_photographs(
 ) -> ExplainResult:
     """Explain every photograph and write its pictures; `model` is the request's network, where it is loaded already.
 
-    Every picture is whole before `progress` is told of it, so that a cancelled run leaves whole pictures. A method that
-    fits no photograph of the first batch that could be read is refused at once.
+    Every picture is whole before `progress` is told of it. A run of several photographs that was cancelled or killed
+    goes on where it was: no picture is drawn twice, and at the end a page lists them all. A method that fits no
+    photograph of the first batch that could be read is refused at once.
     """
     files, refused = some_gathered(request.images, out=request.out, skipped=skipped)
     ready_folder(request.out)
-    model = model or request.network.load(progress)
-    request.asked.as_method(model)  # a class that the network does not have is told before a photograph is read
-    spec = RunSpec.of(request.work(), request.network.spec(), loaded=model)
-    named = {name: file for file, name in names_for(files, suffix=request.asked.method).items()}
-    samples = [Sample(file, name=name) for name, file in named.items()]
-    written: list[Written] = []
+    with alone_in(request.out) if len(files) > 1 else nullcontext():
+        model = model or request.network.load(progress)
+        request.asked.as_method(model)  # a class that the network does not have is told before a photograph is read
+        named = {name: file for file, name in names_for(files, suffix=request.asked.method).items()}
+        run = _known_by(request, model) if len(files) > 1 else ""
+        written = _written_before(request.out, run, named) if run else {}
+        spec = RunSpec.of(replace(request.work(), run=run), request.network.spec(), loaded=model)
+        failed = _explain(request, spec, named, written, refused, executor, progress, skipped)
+        result = ExplainResult(
+            model.name,
+            request.asked.title,
+            tuple(written[name] for name in named if name in written),
+            tuple(failed),
+            request.out / PAGE if run and written else None,
+        )
+        if result.page:
+            _list(result, result.page)
+        if run:
+            Ledger.of(request.out, run).close()
+    return result
+
+
+def _explain(
+    request: ExplainRequest,
+    spec: RunSpec,
+    named: Mapping[str, Path],
+    written: dict[str, Written],
+    refused: Sequence[Failed],
+    executor: Executor | None,
+    progress: Progress,
+    skipped: Skipped,
+) -> list[Failed]:
+    """Explain what is not written yet, and tell what failed."""
     failed = list(refused)
-    done = 0
+    done = len(written)
+    if done:
+        progress(spec.plan.stage, done, len(named))
+    samples = [Sample(file, name=name) for name, file in named.items() if name not in written]
     for rows in rows_of(spec, samples, size=request.batch, executor=executor):
         went_well = [row for row in rows if "error" not in row]
         misfits = [row["error"] for row in rows if row.get("by_method")]
@@ -122,10 +161,50 @@ def explain_photographs(
         for row in rows:
             if "error" in row:
                 failed.append(Failed(named[row["image"]], InputError(row["error"])))
-                if len(files) > 1:  # of a single one the result says all
+                if len(named) > 1:  # of a single one the result says all
                     skipped(failed[-1])
             else:
-                written.append(Written.from_dict(row))
+                written[row["image"]] = Written.from_dict(row)
             done += 1
-            progress(spec.plan.stage, done, len(files))
-    return ExplainResult(model.name, request.asked.title, tuple(written), tuple(failed))
+            progress(spec.plan.stage, done, len(named))
+    return failed
+
+
+def _known_by(request: ExplainRequest, model: Model) -> str:
+    """A hash of all that decides what a photograph's picture shows, but for the photograph."""
+    parts = request.work().on(model).identity(()).parts
+    return Identity({key: value for key, value in parts.items() if key not in ("out", "run")}).hash
+
+
+def _written_before(out: Path, run: str, named: Mapping[str, Path]) -> dict[str, Written]:
+    """What the same run wrote before it was stopped, by name."""
+    found = {}
+    for name, row in Ledger.of(out, run).drawn(named).items():
+        with suppress(KeyError, TypeError, ValueError):  # no row of ours: it is explained again
+            found[name] = Written.from_dict(_moved(row, named[name], out))
+    return found
+
+
+def _moved(row: Row, file: Path, out: Path) -> Row:
+    """A row that was written down, with its paths as they are called now."""
+    pictures = [str(out / Path(picture).name) for picture in row["pictures"]]
+    return {**row, "file": str(file), "pictures": pictures, "npy": row["npy"] and str(out / Path(row["npy"]).name)}
+
+
+def _list(result: ExplainResult, page: Path) -> None:
+    from ..reports.photographs import Listed, write_list
+
+    listed = [
+        Listed(
+            str(found.file),
+            str(found.prediction or ""),
+            [str(one.about) for one in found.maps if one.about],
+            [outcome.replace("_", " ") for outcome in found.outcomes],
+            one.pictures,
+        )
+        for one in result.written
+        for found in (one.explained,)
+    ]
+    failed = {str(one.file): str(one.error) for one in result.failed}
+    shown = {"network": result.network, "method": result.method, "photographs": str(len(listed))}
+    write_list(page, listed, failed, title="Where the network looked", settings=shown)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,10 @@ class Written:
         return cls(Explained.from_dict(row), pictures, Path(row["npy"]) if row["npy"] else None)
 
 
+Note = Callable[[Written, Mapping[Path, Path]], None]
+"""Told what is written of a photograph, and where each of its files is until it is put in its place."""
+
+
 class Writer:
     """Writes the pictures of a run into one folder.
 
@@ -172,18 +177,29 @@ class Writer:
         self.question, self.style = question, style
         self.bare, self.npy = bare, npy
 
-    def write(self, explained: Explained, name: str, *, network: str) -> Written:
-        """Write what belongs to one photograph, under a name without an ending."""
-        pictures = self._bare(explained, name) if self.bare else [self._sheet(explained, name, network)]
-        numbers = None
-        if self.npy:
-            numbers = self.folder / f"{name}.npy"
-            heats = np.stack([one.heat for one in explained.maps])
-            with write_whole(numbers) as temporary, temporary.open("wb") as file:
-                np.save(file, heats[0] if len(heats) == 1 else heats)
-        return Written(explained, tuple(pictures), numbers)
+    def write(self, explained: Explained, name: str, *, network: str, note: Note | None = None) -> Written:
+        """Write what belongs to one photograph, under a name without an ending.
 
-    def _sheet(self, explained: Explained, name: str, network: str) -> Path:
+        note   told what is written when all of it is whole, before the first file is put in its place
+        """
+        drawn = self._bare(explained, name) if self.bare else self._sheet(explained, name, network)
+        written = Written(explained, tuple(drawn), self.folder / f"{name}.npy" if self.npy else None)
+        with ExitStack() as stack:
+            whole: dict[Path, Path] = {}
+            for path, picture in drawn.items():
+                whole[path] = stack.enter_context(write_whole(path))
+                # At its usual level of compression a PNG takes ten times as long as the network does.
+                picture.save(whole[path], compress_level=2)
+            if written.numbers:
+                whole[written.numbers] = stack.enter_context(write_whole(written.numbers))
+                heats = np.stack([one.heat for one in explained.maps])
+                with whole[written.numbers].open("wb") as file:
+                    np.save(file, heats[0] if len(heats) == 1 else heats)
+            if note is not None:
+                note(written, whole)
+        return written
+
+    def _sheet(self, explained: Explained, name: str, network: str) -> dict[Path, Image.Image]:
         parts = [self.question.title, f"{network}, layer {explained.layer}"]
         if explained.outcomes == (Outcome.EXACT,):
             parts.append("solved exactly")
@@ -192,19 +208,11 @@ class Writer:
             parts.append(f"{explained.solver}: {ended}")
         heading = explained.file.name if explained.file else ""
         picture = explained.sheet(self.style, heading=heading, caption="  ·  ".join(parts))
-        return _saved(picture, self.folder / f"{name}.png")
+        return {self.folder / f"{name}.png": picture}
 
-    def _bare(self, explained: Explained, name: str) -> list[Path]:
-        paths = []
+    def _bare(self, explained: Explained, name: str) -> dict[Path, Image.Image]:
+        drawn = {}
         for one in explained.maps:
             ending = f"-{one.about.index}" if one.about and len(explained.maps) > 1 else ""
-            drawn = self.style.draw(explained.view, one.heat)
-            paths.append(_saved(drawn, self.folder / f"{name}{ending}.png"))
-        return paths
-
-
-def _saved(picture: Image.Image, path: Path) -> Path:
-    """Save quickly: at its usual level of compression a PNG takes ten times as long as the network does."""
-    with write_whole(path) as temporary:
-        picture.save(temporary, compress_level=2)
-    return path
+            drawn[self.folder / f"{name}{ending}.png"] = self.style.draw(explained.view, one.heat)
+        return drawn

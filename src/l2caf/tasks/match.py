@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from ..errors import InputError
-from ..files import write_json
+from ..files import cut_name, write_json
 from ..images import open_image, save_picture
 from ..progress import Progress, silent
 from ..rendering.grid import Cell, grid
@@ -20,7 +20,7 @@ from ..runs.executor import Executor
 from ..runs.spec import RunSpec
 from ..solution import Outcome
 from .network_choice import NetworkChoice
-from .outputs import Failed, Skipped, gathered, ready_folder, unheard
+from .outputs import LONGEST_STEM, Failed, Skipped, gathered, ready_folder, unheard
 
 if TYPE_CHECKING:
     from ..networks.model import Model
@@ -125,7 +125,7 @@ def match_pictures(
         layer=request.network.layer,
         progress=progress,
     )
-    name = f"{request.query.stem[:100]}-match"
+    name = f"{cut_name(request.query.stem, LONGEST_STEM)}-match"
     picture = save_picture(sheet(matches, request.style), request.out / f"{name}.png")
     result = MatchResult(matches, len(found.index), failed, picture)
     write_json(request.out / f"{name}.json", result.as_dict(), indent=2)

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import FileError, ImageError, InputError, L2cafError
+from ..errors import ImageError, InputError, L2cafError
+from ..files import cut_name, writable_folder
 from ..images import image_files
+
+LONGEST_STEM = 100  # bytes of a photograph's name in that of its picture: methods, classes and endings come behind it
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def names_for(files: Sequence[Path], *, suffix: str) -> dict[Path, str]:
     taken: set[str] = set()
     names: dict[Path, str] = {}
     for file in files:
-        stem = file.stem[:100] or "picture"
+        stem = cut_name(file.stem, LONGEST_STEM) or "picture"
         name, number = f"{stem}-{suffix}", 2
         while name.casefold() in taken:  # some disks do not tell Cat from cat
             name, number = f"{stem}-{number}-{suffix}", number + 1
@@ -84,15 +87,8 @@ def names_for(files: Sequence[Path], *, suffix: str) -> dict[Path, str]:
 
 
 def ready_folder(folder: Path) -> Path:
-    """Make the folder for pictures before any work is done, or say why not."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileError(
-            f"'{folder}' cannot be made a folder for pictures ({reason}): give another.", field="out"
-        ) from error
-    return folder
+    """Make the folder for pictures, and try it, before any work is done; or say why not."""
+    return writable_folder(folder)
 
 
 def target(out: Path, name: str, *, ending: str) -> Path:
@@ -100,4 +96,4 @@ def target(out: Path, name: str, *, ending: str) -> Path:
     if out.suffix.lower() == ending:
         ready_folder(out.parent)
         return out
-    return ready_folder(out) / f"{name}{ending}"
+    return ready_folder(out) / f"{cut_name(name, 2 * LONGEST_STEM)}{ending}"

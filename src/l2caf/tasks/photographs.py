@@ -16,7 +16,8 @@ from ..preprocessing import Input
 from ..rendering.style import Style, box_of
 from ..runs.rows import Row
 from ..runs.work import Work
-from .explained import Explained, Map, Writer, Written
+from .explained import Explained, Map, Note, Writer, Written
+from .ledger import Ledger
 from .outputs import Failed
 from .question import Question
 
@@ -83,6 +84,7 @@ class Photographs(Work):
     help (an unknown layer, a class out of range) is raised.
 
     out   the folder for the pictures
+    run   what the run is known by, where it is written down which photographs are drawn; empty where it is not
     """
 
     key: ClassVar[str] = "explanation"
@@ -96,6 +98,7 @@ class Photographs(Work):
     select: str | int | None = None
     bare: bool = False
     npy: bool = False
+    run: str = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.question, Mapping):  # as JSON has it
@@ -116,9 +119,16 @@ class Photographs(Work):
         return [
             Misfit(name, str(answer.error), isinstance(answer.error, MethodError))
             if isinstance(answer, Failed)
-            else Pictured(name, writer.write(answer, name, network=model.name))
-            for name, answer in zip(batch.names, asked.answered(ready), strict=True)
+            else Pictured(name, writer.write(answer, name, network=model.name, note=self._note(name, path)))
+            for name, path, answer in zip(batch.names, batch.paths, asked.answered(ready), strict=True)
         ]
+
+    def _note(self, name: str, photograph: Path) -> Note | None:
+        """What writes down that a photograph is drawn."""
+        if not self.run:
+            return None
+        ledger = Ledger.of(Path(self.out), self.run)
+        return lambda written, whole: ledger.note(photograph, Pictured(name, written).as_dict(), whole)
 
     def counted(self, row: Row) -> tuple[str, bool] | None:
         """There is nothing to score."""

@@ -18,8 +18,9 @@ from ..progress import Progress, silent
 from ..rendering.figures import COLORS, figure, framed, plain, save
 from ..rendering.grid import grid
 from ..rendering.overlay import overlay
+from ..runs.lock import alone_in
 from .network_choice import NetworkChoice
-from .outputs import Failed, Skipped, ready_folder, some_gathered, unheard
+from .outputs import Failed, Skipped, some_gathered, unheard
 from .samples import SAMPLES, sample_path
 
 if TYPE_CHECKING:
@@ -84,7 +85,13 @@ def check_sanity(
 ) -> SanityResult:
     """Randomise a copy of the network layer by layer, and measure how alike its maps stay."""
     photographs = _photographs(request, skipped)
-    ready_folder(request.out)
+    with alone_in(request.out):
+        return _checked(request, photographs, model, progress)
+
+
+def _checked(
+    request: SanityRequest, photographs: dict[str, Image.Image], model: Model | None, progress: Progress
+) -> SanityResult:
 
     from ..evaluation.randomize import cascade
     from ..evaluation.sanity import sanity_check

@@ -13,11 +13,12 @@ from ..files import write_json
 from ..images import open_image
 from ..progress import Progress, part, silent
 from ..rendering.figures import COLORS, FAINT, INK, figure, framed, plain, save
-from .outputs import ready_folder
+from ..runs.lock import alone_in
 from .samples import sample_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL import Image
 
     from ..evaluation.timing import Timing
 
@@ -66,7 +67,11 @@ class TimeResult:
 def time_maps(request: TimeRequest, *, progress: Progress = silent) -> TimeResult:
     """Time every way to a map on every network; a network's trained weights are taken where they can be had."""
     photograph = open_image(request.image or sample_path("cat"))
-    ready_folder(request.out)
+    with alone_in(request.out):
+        return _timed(request, photograph, progress)
+
+
+def _timed(request: TimeRequest, photograph: Image.Image, progress: Progress) -> TimeResult:
     progress("loading", 0, None)
 
     from ..evaluation.timing import EXTRA, NETWORKS, time_network

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import write_whole
+from ..files import write_json
 from ..rendering.figures import COLORS, figure, save
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ class Score:
 
 def write_log(folder: Path, document: Mapping[str, Any]) -> None:
     """Write log.json, whole or not at all."""
-    with write_whole(folder / LOG) as temporary:
-        temporary.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / LOG, document)
 
 
 def draw_curves(folder: Path, losses: Sequence[float], lines: Sequence[LogLine], score: Score) -> None:

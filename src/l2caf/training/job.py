@@ -28,6 +28,7 @@ class Job(ABC):
     before      the same score of other networks, such as the start, to compare with
     bad         pictures that were left out, and why
     notes       what else should stand in the log, as JSON values
+    contents    hashes of what the run starts from beside the pictures, such as weights; another run must not go on
     """
 
     fabric: Any
@@ -39,6 +40,7 @@ class Job(ABC):
     before: Mapping[str, float] = field(default_factory=dict)
     bad: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    contents: Mapping[str, str] = field(default_factory=dict)
 
     @abstractmethod
     def loss(self, iteration: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import FileError, WeightsError
+from ..errors import WeightsError
 from ..files import write_whole
+from ..runs.rows import Identity, refused
 
 State = dict[str, Tensor]
 
 FILE = "resume.pt"
-FORMAT = 2  # 1 had neither buffers nor the random numbers of numpy, Python and further processes
+FORMAT = 3  # 1 had neither buffers nor the random numbers of numpy, Python and further processes, 2 no contents
 
 
 def state_of(module: nn.Module) -> State:
@@ -39,6 +40,11 @@ def put(state: Mapping[str, Tensor], module: nn.Module) -> None:
 def all_finite(state: Mapping[str, Tensor]) -> bool:
     """Whether there is no NaN and no infinity among them."""
     return all(bool(value.isfinite().all()) for value in state.values())
+
+
+def fits(state: Mapping[str, Tensor], module: nn.Module) -> bool:
+    """Whether it has what the module has, in the same shapes."""
+    return {name: value.shape for name, value in state.items()} == {n: value.shape for n, value in _tensors(module)}
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -133,6 +139,7 @@ class RunState:
     """What a run has come to after `iteration` iterations.
 
     settings   all that decides what the run does; another run must not go on from here
+    contents   hashes of what it learns from: pictures and labels, the weights that it starts with, the code
     current    parameters and buffers being trained; where the job has averages, `start` and `mean` are theirs
     best       those to be shipped, as they were at the best measurement so far; `best_line` is its line
     log        one line per measurement
@@ -156,15 +163,18 @@ class RunState:
     since_best: int = 0
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    contents: dict[str, Any] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write it, whole or not at all."""
         lines = {"log": [asdict(line) for line in self.log], "best_line": asdict(self.best_line)}
+        stored = io.BytesIO()  # torch's own writer says in a page of its own that a disk is full
+        torch.save({"format": FORMAT, **vars(self), **lines}, stored)
         with write_whole(folder / FILE) as temporary:
-            torch.save({"format": FORMAT, **vars(self), **lines}, temporary)
+            temporary.write_bytes(stored.getbuffer())
 
     @classmethod
-    def load(cls, folder: Path, settings: Mapping[str, Any]) -> RunState | None:
+    def load(cls, folder: Path, settings: Mapping[str, Any], contents: Mapping[str, Any]) -> RunState | None:
         """The state that is there, if it is one of the same run; None where there is none."""
         path = folder / FILE
         if not path.is_file():
@@ -176,16 +186,14 @@ class RunState:
                 "choose another folder for the result, or remove that file to start anew.",
                 field="out",
             )
-        stored["log"] = [LogLine(**line) for line in stored["log"]]
-        state = cls(**{**stored, "best_line": LogLine(**stored["best_line"])})
-        wanted = json.loads(json.dumps(settings))
-        differing = sorted(key for key in {*wanted, *state.settings} if wanted.get(key) != state.settings.get(key))
+        try:
+            stored["log"] = [LogLine(**line) for line in stored["log"]]
+            state = cls(**{**stored, "best_line": LogLine(**stored["best_line"])})
+            differing = Identity({**settings, **contents}).differing({**state.settings, **state.contents})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise unreadable(folder, error) from error
         if differing:
-            raise FileError(
-                f"{folder} holds a run with another {', '.join(differing)}: "
-                "choose another folder for the result, or remove that one.",
-                field="out",
-            )
+            raise refused(folder, differing)
         return state
 
 
@@ -193,7 +201,13 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return dict(torch.load(path, map_location="cpu", weights_only=True))
     except Exception as error:  # on unknown bytes the reader raises anything
-        raise WeightsError(
-            f"{path} cannot be read ({type(error).__name__}), so the run cannot go on from it: "
-            "remove it to start anew, or copy it again."
-        ) from error
+        raise unreadable(path.parent, error) from error
+
+
+def unreadable(folder: Path, error: Exception) -> WeightsError:
+    """The error of a state that is damaged."""
+    return WeightsError(
+        f"{folder / FILE} cannot be read ({type(error).__name__}), so the run cannot go on from it: "
+        "remove it to start anew, or copy it again.",
+        field="out",
+    )

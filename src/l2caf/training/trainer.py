@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Cancelled, TrainingError
 from ..progress import Progress, silent
+from ..runs.contents import code_version, entries_of
+from ..runs.lock import alone_in
+from ..runs.rows import FILES
 from .curves import draw_curves, write_log
 from .job import Ended, Job, TrainingResult
 from .processes import everyone, interrupts_deferred, start
@@ -20,11 +26,13 @@ from .state import (
     RunState,
     State,
     all_finite,
+    fits,
     put,
     random_numbers,
     random_numbers_kept,
     set_random_numbers,
     state_of,
+    unreadable,
 )
 
 if TYPE_CHECKING:
@@ -44,21 +52,31 @@ def follow(
     """Train by a recipe, or go on with the run that `out` holds; leave the network, log.json and curves.png there."""
     until = None if minutes is None else time.monotonic() + 60 * minutes
     fabric = start(device, precision)
-    job = recipe.prepare(data, fabric, progress if fabric.is_global_zero else silent)
-    return train(job, recipe.limits, out, until=until, progress=progress)
+    with alone_in(out) if fabric.is_global_zero else nullcontext():  # the processes of one run are one run
+        job = recipe.prepare(data, fabric, progress if fabric.is_global_zero else silent)
+        contents = {FILES: [*map(list, entries_of(data.samples))], "code": code_version()}
+        return train(job, recipe.limits, out, until=until, progress=progress, contents=contents)
 
 
 def train(
-    job: Job, limits: Limits, out: Path, *, until: float | None = None, progress: Progress = silent
+    job: Job,
+    limits: Limits,
+    out: Path,
+    *,
+    until: float | None = None,
+    progress: Progress = silent,
+    contents: Mapping[str, Any] = MappingProxyType({}),
 ) -> TrainingResult:
     """Train, or go on with the run that `out` holds. The module is then the best network that was measured.
 
     The state is written at every measurement. After Ctrl-C, or `Cancelled` from `progress`, it is also written between
     two iterations; wherever a run was stopped or killed, it goes on to the very numbers of an uninterrupted one.
 
-    until   time.monotonic() at which to end
+    until      time.monotonic() at which to end
+    contents   what the run is known by, beside the settings and contents of the job
     """
-    run = _Run(job, limits, Path(out), progress if job.fabric.is_global_zero else silent)
+    known = {**job.contents, **contents}
+    run = _Run(job, limits, Path(out), progress if job.fabric.is_global_zero else silent, known)
     ended = run.go_on(until)
     state = run.state
     put(state.best, job.module)
@@ -82,7 +100,7 @@ def train(
 class _Run:
     """A job on its way."""
 
-    def __init__(self, job: Job, limits: Limits, out: Path, progress: Progress) -> None:
+    def __init__(self, job: Job, limits: Limits, out: Path, progress: Progress, contents: dict[str, Any]) -> None:
         self.job = job
         self.limits = limits
         self.out = out
@@ -90,13 +108,16 @@ class _Run:
         self.stop: BaseException | None = None
         for group in job.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
-        stored = RunState.load(out, job.settings)
-        self.state = stored or self._first_state()
+        stored = RunState.load(out, job.settings, contents)
+        self.state = stored or self._first_state(contents)
         self.clock = time.monotonic() - self.state.seconds
         if stored is None:
             self._save()
         else:
-            self._restore()
+            try:
+                self._restore()
+            except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+                raise unreadable(out, error) from error
 
     def go_on(self, until: float | None) -> Ended:
         """Iterate from where the state is."""
@@ -199,15 +220,18 @@ class _Run:
             put(current, module)
         return {self.job.score.key: None, **measured}
 
-    def _first_state(self) -> RunState:
+    def _first_state(self, contents: dict[str, Any]) -> RunState:
         """A run that has done nothing yet; the start is its first good network."""
         shipped = self._shipped()
         line = LogLine(0, None, self._numbers(shipped), 0.0)
         settings = json.loads(json.dumps(self.job.settings))
-        return RunState(settings, current=shipped, best=shipped, best_line=line, log=[line])
+        return RunState(settings, current=shipped, best=shipped, best_line=line, log=[line], contents=contents)
 
     def _restore(self) -> None:
         job, state, fabric = self.job, self.state, self.job.fabric
+        averages = () if job.averages is None else (state.start, state.mean)
+        if not all(fits(one, job.module) for one in (state.current, state.best, *averages)):
+            raise ValueError("the tensors are not those of the module")
         put(state.current, job.module)
         if job.averages is not None:
             job.averages.start, job.averages.mean = state.start, state.mean

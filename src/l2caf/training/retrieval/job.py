@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ...datasets import Dataset
 from ...networks.embedding import Backbone, EmbeddingConfig, EmbeddingNetwork, load_backbone, save_embedding
+from ...networks.identity import preprocessing_of, weights_of
 from ...progress import Progress
 from ..batches import ClassBatches, Ints, share_of
 from ..curves import Score
@@ -96,6 +97,7 @@ def prepare(
     share_of(batches(0), rank=fabric.global_rank, processes=fabric.world_size)  # refused before anything is computed
     has_accelerator = fabric.device.type != "cpu"
     backbone = load_backbone(recipe.backbone)
+    weights = weights_of(backbone.trunk)
     probe = probe_of(backbone)
     cut = Cut(backbone.trunk, resolve(recipe.freeze, backbone.trunk, probe, has_accelerator=has_accelerator), probe)
     # With channels last in memory the frozen part takes half the time on a processor.
@@ -134,6 +136,7 @@ def prepare(
         before=before,
         bad=bad,
         notes={"held_out": [data.samples[place].name for place in held_out]},
+        contents={"weights": weights, "preprocessing": preprocessing_of(backbone.preprocessing)},
     )
 
 
