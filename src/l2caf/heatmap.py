@@ -128,11 +128,12 @@ class Heatmap:
         return one
 
     def _resized(self, weights: Tensor) -> Tensor:
-        """Interpolate linearly along one axis after the other, each a product with a small matrix."""
+        """Interpolate linearly along one axis after the other, each a product with a small matrix; the last one last,
+        which leaves the numbers in order."""
         resized = weights.float()
         for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
             spread = _spread(resized.shape[axis], length).to(resized.device)
-            resized = (resized.movedim(axis, -1) @ spread).movedim(-1, axis)
+            resized = resized @ spread if axis == -1 else (spread.T @ resized.movedim(axis, -2)).movedim(-2, axis)
         return resized.contiguous()
 
     def _scaled(self, maps: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from ..recording.replay import Replay
 from .pooled import PooledLinear
 
 COLUMN_BUDGET = 1 << 24  # numbers that may pass through the head at once while columns are computed
+FEW_DIRECTIONS = 3  # through which a product with W takes no longer than to look at what is in them
 MAP_BUDGET = 1 << 26  # numbers that an affine map may hold: a dense predictor's would fill the memory
 
 
@@ -93,7 +94,8 @@ class PooledMap(AffineMap):
         return pushed
 
     def pull(self, directions: Tensor) -> Tensor:
-        pulled = self.pooled.pull(directions.to(self.columns.dtype))
+        directions = directions.to(self.columns.dtype)
+        pulled = self.pooled.pull(directions) if directions.ndim == 2 else _pulled_by_rows(self.pooled, directions)
         return _times(self.columns.mT, pulled) / self.columns.shape[2]
 
     def only(self, samples: Tensor) -> Tensor:
@@ -101,10 +103,29 @@ class PooledMap(AffineMap):
 
 
 def _times(matrices: Tensor, vectors: Tensor) -> Tensor:
-    """(B, r, c) matrices times (..., B, c) vectors: (..., B, r)."""
+    """(B, r, c) matrices times (..., B, c) vectors: (..., B, r).
+
+    The vectors stand as rows before the matrices: in this order a batch is multiplied up to ten times as fast.
+    """
     if vectors.ndim == 2:
-        return (matrices @ vectors.unsqueeze(-1)).squeeze(-1)
-    return (matrices @ vectors.permute(1, 2, 0)).permute(2, 0, 1)
+        return torch.bmm(vectors.unsqueeze(1), matrices.mT).squeeze(1)
+    return torch.bmm(vectors.transpose(0, 1), matrices.mT).transpose(0, 1)
+
+
+def _pulled_by_rows(pooled: PooledLinear, directions: Tensor) -> Tensor:
+    """W^T d for (K, B, m) directions, each of which may be one number but for a place: a class against all others.
+
+    Then the sum of W's rows, and one row each, are all that is needed, where a product goes through W for each of them.
+    """
+    several = directions.flatten(0, 1)
+    common = several[:, -1:]
+    row, place = (several != common).nonzero().unbind(1)
+    if len(several) < FEW_DIRECTIONS or len(row) > len(several):
+        pulled: Tensor = pooled.pull(directions)
+        return pulled
+    pulled = common * pooled.pull(torch.ones_like(several[:1]))
+    pulled.index_add_(0, row, pooled.weight[place] * (several[row, place] - common[row, 0]).unsqueeze(1))
+    return pulled.unflatten(0, directions.shape[:2])
 
 
 class Probe:

@@ -57,6 +57,8 @@ class PlannedHead(Head):
         # Written out, since this runs on every call: the largest difference against the largest number.
         wrong, largest = float((predicted - given).abs().amax()), float(given.abs().amax())
         if math.isfinite(wrong) and math.isfinite(largest):
+            # No product of a NaN or an infinity is finite, not even that with zero, so there is none in the means.
+            self.finite = torch.ones(self.batch, dtype=torch.bool, device=self.output.device)
             return wrong <= AGREE * max(largest, 1e-30)
         # Samples with NaN are left aside later, but if there are no others, nothing is confirmed.
         return agree(predicted, given) and bool(self.finite.any())

@@ -1,7 +1,7 @@
 """A network on loan: whatever is changed on it for a run is put back on the way out.
 
-All that leans on torch's private names stands in this file: `_compiled_call_impl` and `_orig_mod` (compiled networks),
-`_modules`, `_forward_hooks` and the like (what a network is made of), and the two entrances of checkpointing.
+What leans on torch's private names stands in this file (`_compiled_call_impl` and `_orig_mod` of compiled networks,
+`_modules`, the two entrances of checkpointing) and in `fingerprint.py`.
 The contract tests over every method (`tests/contracts/test_left_as_found.py`) catch it when one of them changes.
 """
 
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
 from typing import Any
-from weakref import ref
 
 import torch
 import torch.utils.checkpoint as checkpointing
@@ -60,93 +58,6 @@ class Loan:
     def shares_with(self, other: Loan) -> bool:
         """Whether two loans hold a module in common."""
         return not set(self.modules).isdisjoint(other.modules)
-
-    def fingerprint(self) -> Hashable:
-        """What of the network decides how it computes, other than the values of its tensors.
-
-        Which modules there are, under which names, of which class, with which hooks and settings (a flag that switches
-        a rectifier on is such a setting), and whether somebody replaced a method. Objects are told apart by weak
-        references: the number of one that is gone may be that of another, and nothing is kept alive.
-        """
-        found: list[Any] = [*map(ref, self.modules)]
-        for hooks in (nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_pre_hooks):
-            found += hooks
-        # Written as one loop, and noting only what is unusual: it runs on every call, over hundreds of modules.
-        for module in self.modules:
-            parts, kind = module.__dict__, type(module)
-            if parts["_modules"]:
-                found += parts["_modules"]
-            if parts["_forward_hooks"]:
-                found += ("after", ref(module), *parts["_forward_hooks"])
-            if parts["_forward_pre_hooks"]:
-                found += ("before", ref(module), *parts["_forward_pre_hooks"])
-            if kind in _SIMPLE:
-                if "forward" in parts:
-                    found.append(_described(parts["forward"]))
-                continue
-            # What torch keeps in every module is looked at elsewhere; evaluation mode is set for the while of a loan.
-            for name in parts.keys() - _OF_EVERY_MODULE:
-                value = parts[name]
-                if type(value) in _PLAIN or (type(value) is tuple and _PLAIN.issuperset(map(type, value))):
-                    found.append(value)
-                else:
-                    found.append(_described(value))
-        for kind in dict.fromkeys(map(type, self.modules)):
-            found.append(ref(kind.forward))
-            for base in kind.__mro__:
-                if base.__module__.startswith("torch.nn.modules."):
-                    break
-                for value in vars(base).values():
-                    if type(value) is FunctionType:
-                        found.append(ref(value))
-                    elif type(value) in _PLAIN:
-                        found.append(value)
-                    elif type(value) in _HOLDERS and value:
-                        found.append(_described(value))
-        return tuple(found)
-
-
-_PLAIN = frozenset({bool, int, float, str, NoneType, torch.dtype, torch.device})
-_OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
-# Torch's own modules have no settings that a value would not show, and they are the most; but for the activations: a
-# slope below zero, or whether one writes into its input.
-_SIMPLE = frozenset(
-    kind
-    for kind in vars(nn).values()
-    if isinstance(kind, type)
-    and kind.__module__.startswith("torch.nn.modules.")
-    and kind.__module__ != "torch.nn.modules.activation"
-)
-_HOLDERS = (dict, list, tuple, set, frozenset)
-_CODE = (FunctionType, MethodType, BuiltinFunctionType, property, classmethod, staticmethod)
-_MOST = 64  # of what a setting holds: a list of class names is none that decides
-_DEEPEST = 3  # how far into a network's settings one looks: a list in a configuration in an attribute
-
-
-def _described(value: Any, depth: int = 0) -> Any:
-    """A setting, as something that is equal as long as the setting is the same; objects by reference and by content."""
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, torch.Tensor):
-        # Many a network keeps the maps of its last run, which are no setting: each run would look like another network.
-        return (ref(value), value._version) if value.ndim < 3 else value.ndim
-    inside: Any = ()
-    if depth < _DEEPEST:
-        if isinstance(value, _HOLDERS) and len(value) > _MOST:
-            inside = len(value)
-        elif isinstance(value, _HOLDERS) and _PLAIN.issuperset(map(type, value)) and not isinstance(value, dict):
-            inside = tuple(value)
-        elif isinstance(value, dict):
-            keys = list(value) if _PLAIN.issuperset(map(type, value)) else [_described(key, depth + 1) for key in value]
-            inside = keys, _described(list(value.values()), depth)
-        elif isinstance(value, _HOLDERS):
-            inside = [one if type(one) in _PLAIN else _described(one, depth + 1) for one in value]
-        elif not isinstance(value, (type, nn.Module, *_CODE)) and hasattr(value, "__dict__"):
-            inside = _described(vars(value), depth + 1)
-    try:
-        return ref(value), inside
-    except TypeError:  # not everything can be referred to weakly
-        return type(value), inside
 
 
 def modules_of(network: nn.Module) -> list[nn.Module]:

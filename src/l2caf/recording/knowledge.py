@@ -1,6 +1,6 @@
 """The one store of what is known about networks: kept while a network lives, and keeping none alive.
 
-Everything in it was found out by running the network, and is valid for one fingerprint of it (`Loan.fingerprint`): with
+Everything in it was found out by running the network, and is valid for one fingerprint of it (`fingerprint.py`): with
 another module, hook or setting it is found out anew. It holds names, shapes and numbers; no module and no input.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from .borrow import borrowed
+from .fingerprint import Fingerprint
 
 MOST = 64  # entries of a kind: a service that sees inputs of every size must not collect them without end
 
@@ -22,7 +23,7 @@ MOST = 64  # entries of a kind: a service that sees inputs of every size must no
 class Knowledge:
     """What is known about one network, by kind (survey, keeping, plan) and by what it depends on."""
 
-    fingerprint: Hashable
+    fingerprint: Fingerprint
     kinds: dict[str, dict[Hashable, Any]] = field(default_factory=dict)
 
     def get(self, kind: str, key: Hashable) -> Any:
@@ -45,10 +46,9 @@ def knowledge_of(network: nn.Module) -> Knowledge:
     """Return what is known about a network as it is now; empty where it has changed since."""
     with borrowed(network) as loan:
         if loan.knowledge is None:
-            fingerprint = loan.fingerprint()
             known = _networks.get(network)
-            if known is None or known.fingerprint != fingerprint:
-                known = _networks[network] = Knowledge(fingerprint)
+            if known is None or not known.fingerprint.holds(loan.modules):
+                known = _networks[network] = Knowledge(Fingerprint(loan.modules))
             loan.knowledge = known
         return loan.knowledge
 

@@ -57,7 +57,7 @@ def by_products(mapping: LinearMap, target: Tensor) -> Nearest:
     """
     precision = CERTAIN * torch.finfo(target.dtype).eps
     gradient = _array(mapping.pull(target))
-    scale = np.maximum(np.linalg.norm(gradient, axis=1, keepdims=True), TINY)
+    scale = np.maximum(_length(gradient), TINY)
     gradient = gradient / scale
     samples, positions = gradient.shape
     most = min(MOST_PRODUCTS, positions)
@@ -76,10 +76,12 @@ def by_products(mapping: LinearMap, target: Tensor) -> Nearest:
         if not direction.any():  # the subspace is all that J can see
             found = _in_subspace(basis[:, :count], pulled[:, :count], gradient, precision)
             break
-    outputs = torch.einsum("bk,kbm->bm", torch.from_numpy(found.coefficients).to(target), torch.stack(pushed))
-    loss = (outputs - target).double().square().sum(dim=1)
+    coefficients = torch.from_numpy(found.coefficients).to(target)
+    outputs = (coefficients.unsqueeze(1) @ torch.stack(pushed, dim=1)).squeeze(1)
+    missed = _array(outputs - target)
+    loss = torch.from_numpy((missed * missed).sum(axis=1))
     weights, certain = torch.from_numpy(found.weights), torch.from_numpy(found.certain)
-    return Nearest(weights.to(target.device), loss, certain.to(target.device))
+    return Nearest(weights.to(target.device), loss.to(target.device), certain.to(target.device))
 
 
 class _Found(NamedTuple):
@@ -114,7 +116,7 @@ def _in_subspace(basis: Floats, pulled: Floats, gradient: Floats, precision: flo
     residual = gradient - (coefficients[:, None] @ pulled)[:, 0] - lam[:, None] * weights
     weights = weights + residual / (lam + small[:, -1, -1])[:, None]
     error = np.sqrt((residual * residual).sum(axis=1)) / lam * np.minimum(spectrum[:, -1] / lam, 1.0)
-    weights = weights / np.sqrt(np.maximum((weights * weights).sum(axis=1, keepdims=True), TINY))
+    weights = weights / np.maximum(_length(weights), TINY)
     return _Found(weights, coefficients, proper & (error <= precision))
 
 
@@ -123,14 +125,19 @@ def _next_direction(basis: Floats, product: Floats, precision: float) -> Floats:
     fresh = product
     for _ in range(2):  # once more: the first time rounding leaves a part of the basis in it
         fresh = fresh - ((basis @ fresh[..., None]).swapaxes(1, 2) @ basis)[:, 0]
-    length = np.sqrt((fresh * fresh).sum(axis=1, keepdims=True))
-    rounding = precision * np.sqrt((product * product).sum(axis=1, keepdims=True))
-    return np.where(length > rounding, fresh / np.maximum(length, TINY), 0.0)
+    length = _length(fresh)
+    return np.where(length > precision * _length(product), fresh / np.maximum(length, TINY), 0.0)
 
 
 def _array(values: Tensor) -> Floats:
     array: Floats = values.detach().cpu().double().numpy()
     return array
+
+
+def _length(vectors: Floats) -> Floats:
+    """Written out: numpy's own norm takes longer than the vectors are worth."""
+    length: Floats = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+    return length
 
 
 class Root(NamedTuple):
