@@ -269,10 +269,11 @@ class borrowed:  # noqa: N801 - used like a function: `with borrowed(network) as
     dropped.
     """
 
+    _loan: Loan | None = None  # there from the start: what is interrupted in its `__init__` is dropped too
+    _held = False
+
     def __init__(self, network: nn.Module) -> None:
         self._network = network
-        self._loan: Loan | None = None
-        self._held = False
 
     def __enter__(self) -> Loan:
         self._held = hold()
@@ -294,9 +295,8 @@ class borrowed:  # noqa: N801 - used like a function: `with borrowed(network) as
             raise
 
     def __del__(self) -> None:
-        if self._loan is not None or self._held:
-            with suppress(KeyboardInterrupt):  # there is nobody to take it
-                self._give_back()
+        with suppress(KeyboardInterrupt):  # there is nobody to take it
+            self._give_back()
 
     def _give_back(self) -> None:
         loan = self._loan
@@ -364,12 +364,13 @@ class forwards_replaced:  # noqa: N801 - used like a function
     which is the first such run: the owner's hooks see that one, and it leaves what it writes into buffers.
     """
 
+    _loan: Loan | None = None
+    _changes: Changes | None = None
+    _held = False
+
     def __init__(self, replacements: Mapping[nn.Module, Forward], *, as_owner: bool = False) -> None:
         self._replacements = replacements
         self._as_owner = as_owner
-        self._loan: Loan | None = None
-        self._changes: Changes | None = None
-        self._held = False
 
     def __enter__(self) -> None:
         self._held = hold()
@@ -394,10 +395,8 @@ class forwards_replaced:  # noqa: N801 - used like a function
             raise
 
     def __del__(self) -> None:
-        # On a loan, what is not put back here is put back with the rest; by then others may have changed more.
-        if self._changes is not None and self._loan is None:
-            with suppress(KeyboardInterrupt):
-                self._put_back()
+        with suppress(KeyboardInterrupt):
+            self._put_back()
 
     def _put_back(self) -> None:
         if self._changes is not None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import nn
 
-from .interrupts import may_be_interrupted
+from .interrupts import may_be_interrupted, raise_what_arrived
 
 Forward = Callable[..., Any]
 
@@ -40,6 +40,7 @@ def in_this_thread(forward: Forward, own: Forward) -> Forward:
 @may_be_interrupted
 def wait_for(lock: threading.Lock) -> None:
     """Wait until a lock is free, and leave it so."""
+    raise_what_arrived()
     with lock:
         pass
 
@@ -78,6 +79,7 @@ class Bystanders:
             return
         self._inside |= {thread for thread, frame in _other_threads() if self._is_inside(frame)}
         while self._inside:
+            raise_what_arrived()
             time.sleep(_PAUSE)
             self._inside &= {thread for thread, frame in _other_threads() if self._is_inside(frame)}
 

@@ -45,11 +45,17 @@ def hold() -> bool:
 
 def release() -> None:
     """End one `hold`, and raise what has arrived meanwhile."""
-    global _holders, _arrived
+    global _holders
     _holders -= 1
     if _holders == 0 and signal.getsignal(signal.SIGINT) is _handle:
         signal.signal(signal.SIGINT, _previous)
-    if _arrived:
+    raise_what_arrived()
+
+
+def raise_what_arrived() -> None:
+    """Raise an interrupt that waits; for where everything is in order, or about to wait for long."""
+    global _arrived
+    if _arrived and threading.current_thread() is threading.main_thread():
         _arrived = False
         _previous(signal.SIGINT, sys._getframe())
 
@@ -79,6 +85,6 @@ def _must_wait(frame: FrameType | None) -> bool:
         if not leaving and code in _may_be_interrupted:
             return False
         leaving = leaving or code.co_name in ("__enter__", "__exit__", "__del__")
-        asked_for = asked_for or code is hold.__code__
+        asked_for = asked_for or code in (hold.__code__, release.__code__)
         frame = frame.f_back
     return leaving and asked_for
