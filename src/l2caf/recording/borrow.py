@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,16 +80,35 @@ class Loan:
         # This enables gradients too, and on the way out everything about gradients is as it was.
         self._mode = torch.inference_mode(False)
         self._mode.__enter__()
-        self.hooks = Hooks(self.network, self.modules, self.changes)
-        changed = [module for module in self.modules if module.training or module._compiled_call_impl is not None]
-        if changed:
-            for module in changed:
-                own = module._compiled_call_impl or module._call_impl
-                self.changes.set(module.__dict__, "_compiled_call_impl", self.bystanders.call_of(module, own))
+        # One look at each of hundreds of modules, most of which are as we need them.
+        special = [
+            module
+            for module in self.modules
+            if (parts := module.__dict__)["_forward_hooks"]
+            or parts["_forward_pre_hooks"]
+            or parts["_backward_hooks"]
+            or parts["_backward_pre_hooks"]
+            or "_compiled_call_impl" in parts
+            or "training" not in parts  # a scripted module keeps it elsewhere
+            or parts["training"]
+        ]
+        if special:
+            self.hooks = Hooks(self.network, self.modules, self.changes)
+            self._set_aside([module for module in special if _is_as_trained(module)])
+
+    def _set_aside(self, modules: list[nn.Module]) -> None:
+        """Have these modules as for evaluation. Other threads wait, since they would find them changed."""
+        for module in modules:
+            own = module._compiled_call_impl or module._call_impl
+            self.changes.set(module.__dict__, "_compiled_call_impl", self.bystanders.call_of(module, own))
+        if modules:
             self.bystanders.let_out()
-            for module in changed:
-                if module.training:
-                    self.changes.evaluate(module)
+        for module in modules:
+            if module.training:
+                self.changes.evaluate(module)
+            for name in ("_backward_hooks", "_backward_pre_hooks"):
+                if getattr(module, name):
+                    self.changes.set(module.__dict__, name, OrderedDict())
 
     def end(self) -> None:
         """Have the network as it was; once is enough, and twice does no harm."""
@@ -188,6 +208,11 @@ class Loan:
                     elif type(value) in _HOLDERS and value:
                         found.append(_described(value))
         return tuple(found)
+
+
+def _is_as_trained(module: nn.Module) -> bool:
+    compiled = module._compiled_call_impl is not None
+    return bool(module.training or compiled or module._backward_hooks or module._backward_pre_hooks)
 
 
 _PLAIN = frozenset({bool, int, float, str, NoneType, torch.dtype, torch.device})
@@ -295,8 +320,9 @@ class borrowed:  # noqa: N801 - used like a function: `with borrowed(network) as
             raise
 
     def __del__(self) -> None:
-        with suppress(KeyboardInterrupt):  # there is nobody to take it
-            self._give_back()
+        if self._held or self._loan is not None:
+            with suppress(KeyboardInterrupt):  # there is nobody to take it
+                self._give_back()
 
     def _give_back(self) -> None:
         loan = self._loan
@@ -395,8 +421,9 @@ class forwards_replaced:  # noqa: N801 - used like a function
             raise
 
     def __del__(self) -> None:
-        with suppress(KeyboardInterrupt):
-            self._put_back()
+        if self._held or self._changes is not None:
+            with suppress(KeyboardInterrupt):
+                self._put_back()
 
     def _put_back(self) -> None:
         if self._changes is not None:

@@ -1,9 +1,9 @@
 """What a thread gets that calls a network while another thread has it on loan.
 
 Replaced forwards act for the thread that holds the network; any other runs the module's own. That is right as long as
-nothing else of the network is changed. A module that had to be put into evaluation mode, or whose compiled call was set
-aside, cannot be both at once: whoever calls it waits until the network is back. And who is in the middle of a call when
-the network is borrowed is waited for.
+nothing else of the network is changed. A module that had to be put into evaluation mode, or whose compiled call or
+backward hooks were set aside, cannot be both at once: whoever calls it waits until the network is back. And who is in
+the middle of a call when such a network is borrowed is waited for.
 
 A network that runs parts of itself in threads of its own would wait for itself: give it in evaluation mode.
 """

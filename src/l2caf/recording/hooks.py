@@ -2,8 +2,8 @@
 
 A hook may also be a part of the network: it gives another output, writes into a tensor, sets an attribute of its
 module, or fills something that the network reads (timm collects features that way). Such hooks take part in every run;
-which ones they are is seen in the owner's run. Backward hooks wait for gradients of the owner's; ours are none.
-Global hooks belong to no network and see every run.
+which ones they are is seen in the owner's run. Backward hooks wait for gradients of the owner's; ours are none, and the
+loan sets them aside. Global hooks belong to no network and see every run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from torch import Tensor, nn
 
 from .changes import Changes
 
-_FORWARD = ("_forward_hooks", "_forward_pre_hooks")
-_BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
 _DEEPEST = 4  # how far into what a module is given one looks: the tensor in a list in a dict among the arguments
 
 
@@ -48,30 +46,22 @@ class Hooks:
         self.onlookers: set[int] = set()
         self.modules = modules
         self._of_network: set[int] = set()
-        hooked = [
-            module
-            for module in modules
-            if module._forward_hooks
-            or module._forward_pre_hooks
-            or module._backward_hooks
-            or module._backward_pre_hooks
-        ]
+        hooked = [module for module in modules if module._forward_hooks or module._forward_pre_hooks]
         if not hooked:
             return
         known = _known.setdefault(network, _Known())
         self.onlookers, self._shares = known.onlookers, known.shares
         for module in hooked:
-            for kind in (*_FORWARD, *_BACKWARD):
-                hooks: dict[int, Callable[..., Any]] = getattr(module, kind)
+            for hooks in (module._forward_hooks, module._forward_pre_hooks):
                 for number, function in list(hooks.items()):
-                    hook = _Hook(self, number, function, module, backward=kind in _BACKWARD)
+                    hook = _Hook(self, number, function, module)
                     self.found.append(hook)
                     changes.set(hooks, number, hook)
 
     @property
     def unknown(self) -> bool:
         """Whether there are hooks that were never seen in a run of the owner's."""
-        return any(not hook.backward and not hook.seen and hook.number not in self.onlookers for hook in self.found)
+        return any(not hook.seen and hook.number not in self.onlookers for hook in self.found)
 
     def share(self, number: int, function: Callable[..., Any]) -> bool:
         """Whether a hook may leave something that the network reads."""
@@ -98,18 +88,15 @@ class Hooks:
 class _Hook:
     """Stands in for one hook of the owner's."""
 
-    def __init__(
-        self, hooks: Hooks, number: int, function: Callable[..., Any], module: nn.Module, *, backward: bool
-    ) -> None:
+    def __init__(self, hooks: Hooks, number: int, function: Callable[..., Any], module: nn.Module) -> None:
         self.hooks, self.number, self.function, self.module = hooks, number, function, module
-        self.backward = backward
         self.seen = self.takes_part = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         hooks = self.hooks
         if get_ident() != hooks.thread:
             return self.function(*args, **kwargs)
-        if self.backward or (hooks.ours and self.number in hooks.onlookers):
+        if hooks.ours and self.number in hooks.onlookers:
             return None
         if not hooks.noting or self.takes_part:
             return self.function(*args, **kwargs)

@@ -8,6 +8,8 @@ raised when ours is done; anywhere else it is raised at once, by the handler tha
 
 from __future__ import annotations
 
+# What `signal` wraps in enumerations, which takes longer than to borrow a network.
+import _signal  # type: ignore[import-not-found]
 import signal
 import sys
 import threading
@@ -34,11 +36,11 @@ def hold() -> bool:
     if threading.current_thread() is not threading.main_thread():
         return False
     if _holders == 0:
-        handler = signal.getsignal(signal.SIGINT)
+        handler = _signal.getsignal(signal.SIGINT)
         # Where interrupts are ignored, end the process or are handled outside of Python, there is nothing to raise.
         if callable(handler) and handler is not _handle:
             _previous = handler
-            signal.signal(signal.SIGINT, _handle)
+            _signal.signal(signal.SIGINT, _handle)
     _holders += 1
     return True
 
@@ -47,8 +49,8 @@ def release() -> None:
     """End one `hold`, and raise what has arrived meanwhile."""
     global _holders
     _holders -= 1
-    if _holders == 0 and signal.getsignal(signal.SIGINT) is _handle:
-        signal.signal(signal.SIGINT, _previous)
+    if _holders == 0 and _signal.getsignal(signal.SIGINT) is _handle:
+        _signal.signal(signal.SIGINT, _previous)
     raise_what_arrived()
 
 
@@ -64,8 +66,8 @@ def forget() -> None:
     """Handle interrupts as if nothing were held: for a process that was forked while another thread held something."""
     global _holders, _arrived
     _holders, _arrived = 0, False
-    if signal.getsignal(signal.SIGINT) is _handle:
-        signal.signal(signal.SIGINT, _previous)
+    if _signal.getsignal(signal.SIGINT) is _handle:
+        _signal.signal(signal.SIGINT, _previous)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
