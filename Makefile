@@ -12,7 +12,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 TORCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest lint format bench zoo dist dist-test clean
+.PHONY: help demo test interrupts test-lowest lint format bench zoo dist dist-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ demo: $(VENV)/.installed  ## explain a few photographs into the folder demo/
 
 test: lint  ## everything that must hold; ends with the branches covered and pytest's summary
 	$(BIN)/python $(PYTEST) --cov --cov-report=term
+
+interrupts: $(VENV)/.installed-dev  ## interrupt 2,000 explanations at any instant, and see whether the network is given back
+	PYTHONPATH=tests $(BIN)/python tests/interrupted.py 2000
 
 test-lowest: $(VENV)-lowest/.installed  ## the tests on the lowest versions that pyproject.toml admits
 	# Old packages on new Pythons and companions deprecate one another: that is no fault of ours.

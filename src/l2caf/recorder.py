@@ -85,7 +85,8 @@ def record(
     calls = [call] if call is None or isinstance(call, int) else list(call)
     wanted = [(one, index) for one in layers for index in calls]
     several = not (layers == [layer] and calls == [call])
-    with borrowed(plain):
+    with borrowed(plain) as loan:
+        loan.ask_anew()
         run = _Run(plain, arguments, select, layout)
         return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
 
@@ -112,7 +113,7 @@ class _Run:
         if len(noted) < len(taken):
             return None  # two calls of one module: its recording tells them apart
         watched = watching(noted, returned=lambda call, output: noted[call.module].note(call, output))
-        with forwards_replaced(watched), torch.no_grad():
+        with forwards_replaced(watched, as_owner=True), torch.no_grad():
             returned = self.arguments.call(self.network)
         heads = []
         for one, (layer, call) in zip(taken, wanted, strict=True):
@@ -130,6 +131,10 @@ class _Run:
 
     def recorded(self, wanted: list[Wanted]) -> tuple[Head, ...]:
         """The heads, recorded in full, with a plan for the next time where there can be one."""
+        with borrowed(self.network) as loan:
+            if loan.hooks_are_unknown:
+                with forwards_replaced({}, as_owner=True), torch.no_grad():
+                    self.arguments.map(Tensor.clone).call(self.network)
         tapes = self._tapes(wanted) if len(wanted) > 1 else [None]
         heads = [RecordedHead(self._replay(one, tape)) for one, tape in zip(wanted, tapes, strict=True)]
         return tuple(self._with_plan(head, one) for head, one in zip(heads, wanted, strict=True))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 
 import pytest
-import torch
-import torch.utils.checkpoint as checkpointing
 from torch import Tensor, nn
 
 import l2caf
 import networks_for_tests as nets
-from l2caf.recording import borrow
-from l2caf.recording.borrow import _CHECKPOINTS, borrowed
+from l2caf.recording import borrow, process
+from l2caf.recording.borrow import borrowed
 from networks_for_tests import pixels, seeded
 
 PATIENCE = 30.0  # seconds after which a test gives up; no test waits for them where all is well
@@ -52,10 +51,7 @@ def started(work: Callable[[], object], failed: list[BaseException]) -> threadin
 
 
 def settings() -> tuple[object, ...]:
-    return (
-        torch.backends.mha.get_fastpath_enabled(),
-        *(getattr(checkpointing, name) for name in _CHECKPOINTS),
-    )
+    return tuple(vars(sys.modules[module])[name] for module, name, _ in process._NAMES if module in sys.modules)
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -83,7 +79,7 @@ def test_two_networks_side_by_side(warm: bool) -> None:
     assert not borrow._loans
 
 
-def test_networks_that_share_a_module_wait() -> None:
+def test_networks_that_share_a_module_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     trunk = seeded(nets.pooled)[0]
     one, other = gated(trunk), gated(trunk)
     entered, may_leave, second = threading.Event(), threading.Event(), threading.Event()
@@ -93,23 +89,19 @@ def test_networks_that_share_a_module_wait() -> None:
     first = started(lambda: l2caf.explain(one, pixels(1)), failed)
     assert entered.wait(PATIENCE)
     waits = threading.Event()
-    wait = borrow._changed.wait
+    wait = borrow.wait_for
 
-    def told(timeout: float | None = None) -> bool:
+    def told(lock: threading.Lock) -> None:
         waits.set()
-        return wait(timeout)
+        wait(lock)
 
-    borrow._changed.wait = told  # type: ignore[method-assign]
-    try:
-        then = started(lambda: l2caf.explain(other, pixels(1)), failed)
-        assert waits.wait(PATIENCE)
-        assert not second.is_set()
-        may_leave.set()
-        first.join(PATIENCE)
-        then.join(PATIENCE)
-    finally:
-        del borrow._changed.wait
-        borrow._changed.wait = wait  # type: ignore[method-assign]
+    monkeypatch.setattr(borrow, "wait_for", told)
+    then = started(lambda: l2caf.explain(other, pixels(1)), failed)
+    assert waits.wait(PATIENCE)
+    assert not second.is_set()
+    may_leave.set()
+    first.join(PATIENCE)
+    then.join(PATIENCE)
     assert not failed
     assert second.is_set()
     assert not borrow._loans

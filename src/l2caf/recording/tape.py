@@ -219,7 +219,7 @@ def _record(tapes: Sequence[Tape], forwards: Mapping[nn.Module, Forward]) -> Non
     """Run the network of these tapes once, with these forwards, and let each tape take what it needs."""
     recorder, first = _Recorder(tapes), tapes[0]
     recording = {module: recorder.recording(module, forward) for module, forward in forwards.items()}
-    with borrowed(first.network), torch.no_grad(), forwards_replaced(recording):
+    with borrowed(first.network), torch.no_grad(), forwards_replaced(recording, as_owner=True):
         returned = first.arguments.call(first.network)
     for tape in tapes:
         tape.returned, tape.cut_calls = returned, recorder.counts[tape.cut.module]
