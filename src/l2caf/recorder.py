@@ -24,7 +24,7 @@ from .heads.recorded import RecordedHead
 from .recording.borrow import Call, borrowed, forwards_replaced, unwrap, watching
 from .recording.inputs import Arguments, Inputs, Select, is_plain
 from .recording.knowledge import Knowledge, forget, knowledge_of
-from .recording.layers import find_layer, module_named
+from .recording.layers import find_layer, look_at, module_named
 from .recording.layout import Layout
 from .recording.replay import Replay
 from .recording.storage import Keeping
@@ -142,6 +142,9 @@ class _Run:
     def _tapes(self, wanted: list[Wanted]) -> list[Tape | None]:
         """A tape each from one run; None where a lean one was found wanting before."""
         cuts, lean = [], []
+        named = [layer for layer, _ in wanted if layer is not None]
+        if len(named) > 1 and self.layout is None:
+            look_at(self.network, self.arguments, named, self.select)
         for layer, call in wanted:
             found = find_layer(self.network, self.arguments, layer, call=call, select=self.select, layout=self.layout)
             cuts.append(Call(module_named(self.network, found.name), found.call))

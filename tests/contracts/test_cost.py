@@ -28,7 +28,7 @@ def embedded() -> nn.Module:
     return l2caf.load("efficientnet_lite0").network
 
 
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {"small": (nets.pooled, 32), "embedded": (embedded, 64)}
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {"small": (nets.pooled, 32), "embedded": (embedded, 128)}
 ASKED: dict[str, dict[str, Any]] = {"oblivious": {}, "five classes": {"objective": ClassSpecific(top=5)}}
 
 

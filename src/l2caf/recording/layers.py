@@ -94,6 +94,14 @@ def find_layer(
     raise faults[0]
 
 
+def look_at(network: nn.Module, arguments: Arguments, layers: Sequence[str | nn.Module], select: Select) -> None:
+    """Find out about several layers at once, where what is found out is kept."""
+    with borrowed(network):
+        finder = _Finder(network, arguments.about(_inputs(arguments)[0]), select)
+        names = {one if isinstance(one, str) else _name_of(network, one) for one in layers}
+        finder.judge([number for number, one in enumerate(finder.survey.seen) if one.name in names])
+
+
 def _inputs(arguments: Arguments) -> list[str]:
     """The inputs to try, in order."""
     return arguments.explainable if arguments.explained is None else [arguments.main_name]
@@ -131,7 +139,7 @@ class _Finder:
     def all(self) -> list[Layer]:
         """Every call whose positions answer to the input, or may."""
         numbers = range(len(self.survey.seen))
-        self._judge(numbers)
+        self.judge(numbers)
         held = [number for number in numbers if self._verdict(number) is not Verdict.REFUTED]
         self._reach(held)
         return [self._layer(number) for number in held]
@@ -150,14 +158,14 @@ class _Finder:
         if call is not None:
             wanted = [number for number in matches if call in (seen[number].call, seen[number].call - calls)]
             if not wanted:  # as everywhere in Python, -1 is the last
-                self._judge(matches)
+                self.judge(matches)
                 raise LayerError(self._no_such_call(name, call, matches), field="call")
             matches = wanted
         if layout is not None:
             layout = self._completed(layout, seen[matches[-1]].shape)
             self.survey.findings.update(self.look.judge(self.survey, matches, layout))
         else:
-            self._judge(matches)
+            self.judge(matches)
         good = [number for number in matches if self._verdict(number) is Verdict.CONFIRMED]
         fair = [number for number in matches if self._verdict(number) is Verdict.UNDECIDED]
         if not (good or fair):
@@ -197,7 +205,7 @@ class _Finder:
 
     def _last(self, numbers: Sequence[int], touched: int, *, dense: bool = False) -> int | None:
         """The default among these calls, or None."""
-        self._judge(numbers)
+        self.judge(numbers)
         for verdict in (Verdict.CONFIRMED, Verdict.UNDECIDED):
             if verdict is Verdict.UNDECIDED and len(numbers) < len(self.survey.seen):
                 return None  # a confirmed one further up is better
@@ -259,10 +267,11 @@ class _Finder:
     def _output_is_map(self) -> bool:
         if len(self.survey.output) < 3 or not self.survey.layouts(self.survey.output):
             return False
-        self._judge([OUTPUT])
+        self.judge([OUTPUT])
         return self._verdict(OUTPUT) is Verdict.CONFIRMED
 
-    def _judge(self, numbers: Sequence[int]) -> None:
+    def judge(self, numbers: Sequence[int]) -> None:
+        """Find out about these calls, as far as it is not known."""
         unknown = [number for number in numbers if number not in self.survey.findings]
         if unknown:
             self.survey.findings.update(self.look.judge(self.survey, unknown))

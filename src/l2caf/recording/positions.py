@@ -130,18 +130,13 @@ class Response:
             return "all its positions change alike"
         return None
 
-    def unseen(self) -> str | None:
-        """Which part of the input nothing in the layer answers to, in words, or None.
-
-        A network that looks at a part of its input has positions that follow one another as they should, and lie
-        elsewhere.
-        """
+    def unseen(self) -> dict[int, float]:
+        """For each axis of the input, the share of it that nothing in the layer answers to."""
+        found = {}
         for axis in dict.fromkeys(axis for axis, _ in self.slabs.changes):
             moved = [m for m, (of, _) in zip(self._moved, self.slabs.changes, strict=True) if of == axis]
-            dark = [number for number, one in enumerate(moved) if one <= UNSEEN * max(moved)]
-            if dark and max(moved) > 0:
-                return f"it does not change with {len(dark)} of {len(moved)} slabs across axis {axis} of the input"
-        return None
+            found[axis] = sum(one <= UNSEEN * max(moved) for one in moved) / len(moved)
+        return found
 
     def on_grid(self, values: Floats, layout: Layout) -> Floats:
         """One value per position of this response, on the axes of a layout's filter; other tokens are left out."""
@@ -212,7 +207,7 @@ class Answers:
         self.shape = tuple(shape)
         self.responses = {(one.kind, one.frames): one for one in responses}
         self.why_not = next((why for one in responses if (why := one.nothing_to_see(again))), None)
-        self.unseen = next((part for one in responses if (part := one.unseen())), None)
+        self.unseen = responses[0].unseen() if self.why_not is None else {}
         self.is_independent = all(one.is_independent for one in responses)
         self._centres: dict[tuple[Kind, int | None], dict[int, Floats]] = {}
 
@@ -325,10 +320,14 @@ def find(
         return Finding(Verdict.REFUTED, guess, why="it does not change with this input")
     if answers.why_not:
         return Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=answers.why_not)
-    if answers.unseen:
-        return Finding(Verdict.REFUTED, guess, why=answers.unseen)
     wide = sum(length > 1 for length in axes.values())
     best = answers.best(layouts, wide)
+    # What is left over at the end of an axis is less than a cell. A network that looks at a part of its input has
+    # positions that follow one another as they should, and lie elsewhere.
+    for axis, cells in zip(best.layout.along or (), best.layout.shape, strict=True) if best else ():
+        if answers.unseen.get(axis, 0.0) > 1 / cells:
+            why = f"it does not change with {answers.unseen[axis]:.0%} of axis {axis} of the input"
+            return Finding(Verdict.REFUTED, guess, why=why)
     if (
         search
         and len(answers.shape) == 3
