@@ -111,6 +111,7 @@ class Look:
         slabs = Slabs.of(main, tuple(position_axes(main)), base)
         inputs = slabs.base.repeat(rows, *[1] * (main.ndim - 1))
         noted: list[tuple[Seen, Tensor]] = []
+        versions: dict[int, int] = {}
         calls: dict[str, int] = {}
 
         def returned_from(call: Call, output: Any) -> None:
@@ -118,6 +119,7 @@ class Look:
             calls[name] = call.index + 1
             if isinstance(output, Tensor) and output.is_floating_point() and output.layout == torch.strided:
                 noted.append((Seen(name, type(call.module).__name__, call.index, tuple(output.shape)), output))
+                versions[id(output)] = output._version
 
         differentiable = inputs.clone().requires_grad_() * 1 if inputs.is_floating_point() else inputs.clone()
         given = self.arguments.with_rows(differentiable)
@@ -139,7 +141,11 @@ class Look:
         axes = _axes_in_use(main, rows, [one.shape for one, _ in noted])
         usable = [(one, tensor) for one, tensor in noted if next(proposals(one.shape, axes, rows), None)]
         alive = _alive(output, [tensor for _, tensor in usable])
-        self._again = {number: tensor.detach() for number, (_, tensor) in enumerate(usable)}
+        self._again = {
+            number: tensor.detach()
+            for number, (_, tensor) in enumerate(usable)
+            if tensor._version == versions[id(tensor)]  # what follows may have written into it
+        }
         return Survey(
             seen=tuple(
                 Seen(one.name, one.kind, one.call, one.shape, felt)
