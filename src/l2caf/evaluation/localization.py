@@ -98,7 +98,7 @@ class Localization(MapWork):
             top = scores.topk(min(5, scores.shape[1]), dim=1).indices.tolist()
             labels = [label if self.labels_are_classes else None for label in batch.labels]
             classes = [best[0] if label is None else label for label, best in zip(labels, top, strict=True)]
-            return top, labels, [METHODS[name].make(each=classes).on(recording.head) for name in self.methods]
+            return top, labels, [METHODS[name].make(labels=classes).on(recording.head) for name in self.methods]
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ def _makers(methods: Sequence[str] | Mapping[str, MakesMethod]) -> dict[str, Mak
 
 
 def _asked_of(entry: MethodEntry) -> MakesMethod:
-    return lambda classes: entry.make(each=classes)
+    return lambda classes: entry.make(labels=classes)
 
 
 def _copied(network: nn.Module) -> nn.Module:

@@ -33,7 +33,7 @@ class AttentionFilter(Method):
         solution = self.solver.solve(problem, several=asked.several)
         return Maps(
             solution.filter,
-            keeps_sign=asked.signed,
+            keeps_sign=asked.keeps_sign,
             classes=asked.classes,
             solution=solution,
             several=asked.several,
@@ -72,10 +72,11 @@ def class_oblivious(filter: str = "l2") -> AttentionFilter:
 
 
 def class_specific(
+    *,
     classes: int | Sequence[int] | None = None,
     top: int | None = None,
-    each: Sequence[int] | Tensor | None = None,
+    labels: Sequence[int] | Tensor | None = None,
     published: bool = False,
 ) -> AttentionFilter:
     """The method of the table that raises a class above the others."""
-    return AttentionFilter(ClassSpecific(classes, top, each, published))
+    return AttentionFilter(ClassSpecific(classes=classes, top=top, labels=labels, published=published))

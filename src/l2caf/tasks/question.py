@@ -115,7 +115,7 @@ class Question:
 
         if self.is_class_oblivious:
             return ClassOblivious()
-        return ClassSpecific(classes, self.top, published=self._published)
+        return ClassSpecific(classes=classes, top=self.top, published=self._published)
 
     def _solver(self) -> Solver:
         made = SOLVERS[self.solver].load()
