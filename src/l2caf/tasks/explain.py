@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +74,7 @@ class ExplainResult:
     method: str
     written: tuple[Written, ...]
     failed: tuple[Failed, ...]
+    assumed: Mapping[str, str]  # what was taken for granted about the network
 
     def nothing(self, *, where: str) -> str:
         """The sentence for a run in which no photograph went well; `where` tells where the reasons are."""
@@ -86,6 +87,7 @@ class ExplainResult:
             **({} if self.written else {"error": self.nothing(where="see 'failed'")}),
             "network": self.network,
             "method": self.method,
+            "assumed": dict(self.assumed),
             "images": [one.as_dict() for one in self.written],
             "failed": [one.as_dict() for one in self.failed],
         }
@@ -128,4 +130,4 @@ def explain_photographs(
                 written.append(Written.from_dict(row))
             done += 1
             progress(spec.plan.stage, done, len(files))
-    return ExplainResult(model.name, request.asked.title, tuple(written), tuple(failed))
+    return ExplainResult(model.name, request.asked.title, tuple(written), tuple(failed), model.assumed)

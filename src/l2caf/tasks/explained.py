@@ -126,8 +126,10 @@ class Explained:
 
 
 def photograph_title(prediction: Prediction | None) -> str:
-    """What the network takes the photograph for."""
-    return f"seen as {prediction}" if prediction else "photograph"
+    """What the network takes the photograph for; a single score is no verdict."""
+    if prediction is None:
+        return "photograph"
+    return f"seen as {prediction}" if prediction.probability is not None else str(prediction)
 
 
 @dataclass(frozen=True)
