@@ -88,8 +88,7 @@ class Model:
         network = unwrap(self.network)
         grey = self._guarded(Image.new("RGB", (256, 256), "grey")).input
         taken = without_classifier(network, self.batch([grey]), classes=len(self.class_names))
-        known = {name: words for name, words in self.assumed.items() if name != "output"}
-        made = replace(self, network=network, class_names=(), embedding=True, assumed=known)
+        made = replace(self, network=network, class_names=(), embedding=True)
         if taken is None:
             return replace(made, compares="its output as it is: no last linear layer was found in it")
         features = f"pooled features, the {taken.width} numbers that its last layer, {taken.name}, is given"

@@ -19,7 +19,7 @@ from ..progress import Progress, silent
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
 from ..solution import Outcome
-from .explained import UNINFORMATIVE, photograph_title
+from .explained import EMPTY, UNINFORMATIVE, photograph_title
 from .network_choice import NetworkChoice
 from .outputs import target
 
@@ -188,4 +188,6 @@ def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:
         return note(one.refusal, view.size)
     if one.outcome == Outcome.UNINFORMATIVE:
         return note(UNINFORMATIVE, view.size)
+    if not heat.any():
+        return note(EMPTY, view.size)
     return style.draw(view, heat)

@@ -38,6 +38,8 @@ class Map:
             return UNINFORMATIVE
         if self.outcome == Outcome.NON_FINITE:
             return "no map: the network gave NaN or infinity"
+        if not self.heat.any():
+            return f"{self.about}: {EMPTY}" if self.about else EMPTY
         return str(self.about) if self.about else "where it looked"
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,6 +67,7 @@ class Map:
 
 
 UNINFORMATIVE = "uninformative: no place matters more than another"
+EMPTY = "no place speaks for it"
 
 
 @dataclass(frozen=True)
