@@ -30,7 +30,7 @@ def _two_objects() -> list[Row]:
     tensor = (torch.from_numpy(numpy.array(both)).permute(2, 0, 1)[None] / 255 - mean) / std
     found = []
     for published in (False, True):
-        objective = ClassSpecific([CAT, CUP], published=published)
+        objective = ClassSpecific(classes=[CAT, CUP], published=published)
         shares = _shares(explain(model.network, tensor, objective=objective).maps[0])
         form = "as published" if published else "centred"
         found.append(

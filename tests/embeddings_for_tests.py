@@ -11,6 +11,7 @@ from PIL import Image
 COLOURS = """
 import torch
 from torch import nn
+from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
 
 class Colours(nn.Module):
@@ -25,16 +26,16 @@ class Colours(nn.Module):
     def forward(self, images):
         return self.embed(self.pool(self.map(images)).flatten(1))
 
-def _made(weight):
+def _made(name, weight):
     size = (64, 64)
     prepare = Preprocessing(input_size=size, resize_size=size, mean=(0, 0, 0), std=(1, 1, 1), fit="squash")
-    return Colours(torch.tensor(weight)), prepare
+    return Model(name, Colours(torch.tensor(weight)), prepare, embedding=True)
 
 def build():  # every column sums to less than nought: the summed embedding falls where there is colour
-    return _made([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-2.0, -2.0, -2.0]])
+    return _made("colours", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-2.0, -2.0, -2.0]])
 
 def other():
-    return _made([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    return _made("other colours", [[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
 """
 
 

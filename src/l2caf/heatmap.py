@@ -97,11 +97,24 @@ class Heatmap:
 
         return overlay(image, self._one(index, which, signed=signed).cpu().numpy(), signed=signed, **style)
 
-    def save(self, path: str | Path, image: Image | None = None, index: int = 0, **style: Any) -> Path:
-        """Write one sample's map: .npy holds the numbers of the whole batch, anything else is a picture."""
+    def save(
+        self,
+        path: str | Path,
+        image: Image | None = None,
+        index: int = 0,
+        *,
+        which: int | None = None,
+        signed: bool = False,
+        **style: Any,
+    ) -> Path:
+        """Write one sample's map: .npy holds the numbers of the whole batch, anything else is a picture.
+
+        Of several maps a picture shows all, side by side, unless `which` picks one.
+        """
         import numpy
 
         from .files import write_whole
+        from .images import save_picture
 
         path = Path(path)
         if path.suffix == ".npy":
@@ -110,30 +123,45 @@ class Heatmap:
             return path
         if image is None:
             raise InputError("A picture of a map needs the image that it lies on: give save(path, image).")
-        picture = self.overlay(image, index, **style)
-        with write_whole(path) as temporary:
-            picture.save(temporary)
-        return path
+        if which is None and self._several > 1:
+            return save_picture(self._side_by_side(image, index, signed=signed, **style), path)
+        return save_picture(self.overlay(image, index, which=which, signed=signed, **style), path)
+
+    @property
+    def _several(self) -> int:
+        """How many maps each sample has."""
+        return self.weights.shape[1] if "map" in self.axes else 1
+
+    def _side_by_side(self, image: Image, index: int, **style: Any) -> Image:
+        from .rendering.grid import grid
+
+        pictures = [self.overlay(image, index, which=number, **style) for number in range(self._several)]
+        names = range(self._several) if self.classes is None else self.classes[index].tolist()
+        word = "map" if self.classes is None else "class"
+        return grid([pictures], titles=[[f"{word} {name}" for name in names]], cell_height=pictures[0].height)
 
     def _one(self, index: int, which: int | None, *, signed: bool) -> Tensor:
-        maps = self.signed if signed else self.maps
+        count = self._several
         if not -len(self) <= index < len(self):
             raise InputError(f"There are {len(self)} maps, so index must be below that, not {index}.")
-        one = maps[index]
-        if "map" in self.axes:
-            chosen = which or 0
-            if not -len(one) <= chosen < len(one):
-                raise InputError(f"There are {len(one)} maps per sample, so which must be below that, not {chosen}.")
-            one = one[chosen]
-        return one
+        if which is None and count > 1:
+            raise InputError(f"There are {count} maps per sample: choose one with which=0 to which={count - 1}.")
+        chosen = which or 0
+        if not -count <= chosen < count:
+            words = "is 1 map" if count == 1 else f"are {count} maps"
+            raise InputError(f"There {words} per sample, so which must be below that, not {which}.")
+        one = (self.signed if signed else self.maps)[index]
+        return one[chosen] if "map" in self.axes else one
 
     def _resized(self, weights: Tensor) -> Tensor:
         """Interpolate linearly along one axis after the other, each a product with a small matrix; the last one last,
         which leaves the numbers in order."""
         resized = weights.float()
-        for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
-            spread = _spread(resized.shape[axis], length).to(resized.device)
-            resized = resized @ spread if axis == -1 else (spread.T @ resized.movedim(axis, -2)).movedim(-2, axis)
+        # Maps are read wherever it suits, inside an autocast block too, which would make halves of them.
+        with torch.autocast(resized.device.type, enabled=False):
+            for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
+                spread = _spread(resized.shape[axis], length).to(resized.device)
+                resized = resized @ spread if axis == -1 else (spread.T @ resized.movedim(axis, -2)).movedim(-2, axis)
         return resized.contiguous()
 
     def _scaled(self, maps: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
-"""Pictures from disk: whatever the file holds, an upright RGB image or one clear sentence."""
+"""Pictures from disk or from Pillow: whatever they hold, an upright RGB image or one clear sentence."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -18,6 +19,7 @@ SUFFIXES = frozenset(
 """What counts as a picture inside a folder; a file that is named outright may have any suffix."""
 # Named, because Pillow also knows formats that run another program (EPS) or hold no pixels (HDF5, GRIB).
 _FORMATS = ["AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TGA", "TIFF", "WEBP"]
+_ORIENTATION = 0x0112
 
 
 def open_image(path: str | os.PathLike[str]) -> Image.Image:
@@ -41,6 +43,26 @@ def open_image(path: str | os.PathLike[str]) -> Image.Image:
         raise ImageError(f"'{path}' is not an image that can be read; give a {_known()} file.") from error
     except Exception as error:  # a decoder that is fed rubbish may raise anything
         raise ImageError(f"'{path}' is truncated or damaged ({_reason(error)}); save or download it again.") from error
+
+
+def as_photograph(image: Any) -> Image.Image:
+    """A picture that was opened already, as `open_image` would give it: upright RGB, transparency on white.
+
+    A path is opened. What `open_image` gave comes back as it is.
+
+    >>> as_photograph(Image.new("LA", (2, 1), (0, 0))).getpixel((0, 0))
+    (255, 255, 255)
+    """
+    if isinstance(image, str | os.PathLike):
+        return open_image(image)
+    if not isinstance(image, Image.Image):
+        raise ImageError(
+            f"The photograph is a {type(image).__name__}; give a PIL image, such as PIL.Image.fromarray makes of an"
+            " array, or a path."
+        )
+    if 0 in image.size:
+        raise ImageError(f"The photograph has no pixels ({image.width}×{image.height}); give another image.")
+    return _rgb(_upright(image))
 
 
 def image_files(paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> list[Path]:
@@ -80,7 +102,8 @@ def _decode(path: Path) -> Image.Image:
         if Image.MAX_IMAGE_PIXELS is not None and image.width * image.height > Image.MAX_IMAGE_PIXELS:
             raise _bomb(path)
         image.load()
-        return _rgb(_upright(image))
+        photograph = _rgb(_upright(image))
+        return photograph.copy() if photograph is image else photograph  # the file is closed now
 
 
 def _bomb(path: Path) -> ImageError:
@@ -92,7 +115,8 @@ def _bomb(path: Path) -> ImageError:
 
 def _upright(image: Image.Image) -> Image.Image:
     try:
-        return ImageOps.exif_transpose(image)
+        # Pillow would copy a picture that is upright already.
+        return image if image.getexif().get(_ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
     except Exception:  # noqa: BLE001 - a damaged EXIF block says nothing against the pixels
         return image
 
@@ -104,7 +128,7 @@ def _rgb(image: Image.Image) -> Image.Image:
         coloured = image.convert("RGBA")
         white = Image.new("RGBA", coloured.size, "white")
         return Image.alpha_composite(white, coloured).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _eight_bit(pixels: np.ndarray) -> np.ndarray:
@@ -145,7 +169,7 @@ def _reason(error: Exception) -> str:
 def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
     """Save a picture in the format that the suffix names, whole or not at all."""
     path = Path(path)
-    if path.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif"}:
+    if path.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".pdf"}:
         raise FileError(f"'{path}' names no picture format; end it in .png, .jpg or .webp.")
     with write_whole(path) as temporary:
         # Flat colours and thin lines suffer at Pillow's default of 75; other formats ignore the number.

@@ -1,5 +1,6 @@
 """From a photograph to the network's input, to the picture of what the network saw, and to where that was.
 
+Whatever Pillow opened is taken as the command line takes a file: upright, 16 bits brought to 8, transparency on white.
 All of it is arrays: torch comes in only where a library user calls a preprocessing like a function.
 """
 
@@ -16,6 +17,7 @@ from PIL import Image
 
 from .boxes import Boxes, as_boxes
 from .errors import InputError
+from .images import as_photograph
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -154,6 +156,7 @@ class Preprocessing:
 
     def prepare(self, image: Image.Image) -> Prepared:
         """The input as an array, with its picture and its place on the photograph."""
+        image = as_photograph(image)
         seen = self.view(image)
         return Prepared(self.normalised(seen), seen, self.crop(image))
 
@@ -165,7 +168,7 @@ class Preprocessing:
 
     def view(self, image: Image.Image) -> Image.Image:
         """The picture that the network sees: resized and cut, not normalised."""
-        image = image if image.mode == "RGB" else image.convert("RGB")
+        image = as_photograph(image)
         crop = self.crop(image)
         columns, rows = crop.columns, crop.rows
         # One resize straight from the source region: what resizing the whole image and then cutting gives,
@@ -185,6 +188,7 @@ class Preprocessing:
 
     def sharp_view(self, image: Image.Image) -> Image.Image:
         """The same part of the photograph, as sharp as the photograph is."""
+        image = as_photograph(image)
         rows = self.crop(image).rows
         # The same preparation at a finer scale cuts out the same region.
         scale = min(max(rows.stop - rows.start, SMALLEST), LARGEST) / self.input_size[0]
@@ -198,6 +202,7 @@ class Preprocessing:
 
     def crop(self, image: Image.Image) -> Crop:
         """Where the input lies on the photograph."""
+        image = as_photograph(image)
         resized = self._resized(image)
         columns, rows = (_window(image.size[axis], resized[axis], wanted=self.input_size[1 - axis]) for axis in (0, 1))
         return Crop((image.height, image.width), columns, rows)
@@ -229,18 +234,22 @@ class WholePreprocessing:
 
     def of(self, image: Image.Image) -> Preprocessing:
         """How this photograph is prepared."""
-        return self.base.squashed(_whole_size(image.size, shortest=min(self.base.input_size)))
+        return self.base.squashed(_whole_size(as_photograph(image).size, shortest=min(self.base.input_size)))
 
     def __call__(self, image: Image.Image) -> Tensor:
+        image = as_photograph(image)
         return self.of(image)(image)
 
     def prepare(self, image: Image.Image) -> Prepared:
+        image = as_photograph(image)
         return self.of(image).prepare(image)
 
     def view(self, image: Image.Image) -> Image.Image:
+        image = as_photograph(image)
         return self.of(image).view(image)
 
     def sharp_view(self, image: Image.Image) -> Image.Image:
+        image = as_photograph(image)
         return self.of(image).sharp_view(image)
 
 
@@ -255,7 +264,7 @@ class OwnPreprocessing:
     def __call__(self, image: Image.Image) -> Tensor:
         import torch
 
-        values = self.function(image)
+        values = self.function(as_photograph(image))
         if not isinstance(values, torch.Tensor) or values.ndim != 3 or values.shape[0] not in (1, 3):
             got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
             raise InputError(f"The network's own preprocessing returned {got}: let it return a (3, H, W) tensor.")
@@ -264,6 +273,7 @@ class OwnPreprocessing:
     def prepare(self, image: Image.Image) -> Prepared:
         import torch
 
+        image = as_photograph(image)
         values = self(image).detach().cpu()
         # numpy has no bfloat16; a model that computes in it casts its inputs back.
         array = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
@@ -271,7 +281,7 @@ class OwnPreprocessing:
 
     def view(self, image: Image.Image) -> Image.Image:
         """The tensor as a picture, stretched to the full range: its normalisation is not known."""
-        return self.prepare(image).view if self.picture is None else self.picture(image)
+        return self.prepare(image).view if self.picture is None else self.picture(as_photograph(image))
 
     def sharp_view(self, image: Image.Image) -> Image.Image:
         """The same, enlarged where it is tiny: what the function did to the photograph is not known."""

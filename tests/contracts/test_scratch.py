@@ -44,7 +44,7 @@ class Dust(Method):
     """How strong the features are."""
     classes: Any = None
     top: Any = None
-    each: Any = None
+    labels: Any = None
 
     def formula(self, head):
         return Maps(head.features.detach().abs().mean(dim=1))
@@ -185,7 +185,7 @@ def test_the_method_is_compared_evaluated_and_reported(scratch: Path) -> None:
     compared, evaluated = said(
         scratch,
         "compare pictures/00.png --network cellar:bright --out sheet.png --json",
-        "evaluate attic pictures --network cellar:bright -m dust -m l2caf --out maps --json",
+        "evaluate attic pictures --network cellar:bright --classes predicted -m dust -m l2caf --out maps --json",
     )
     assert "Dust map" in compared
     assert "found in the cellar" in compared or "cellar:bright" in compared
@@ -197,5 +197,5 @@ def test_the_method_is_compared_evaluated_and_reported(scratch: Path) -> None:
 
 
 def test_a_plain_evaluation_asks_the_new_method_too(scratch: Path) -> None:
-    (evaluated,) = said(scratch, "evaluate attic pictures --network cellar:bright --out all --json")
+    (evaluated,) = said(scratch, "evaluate attic pictures --network cellar:bright --classes predicted --out all --json")
     assert "dust" in json.loads(evaluated)["methods"]

@@ -40,6 +40,8 @@ def _arguments(made: Path, out: Path, *more: str) -> list[str]:
         network,
         "--batch",
         "4",
+        "--classes",
+        "labels",
         "--out",
         str(out),
         *more,

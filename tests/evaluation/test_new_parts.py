@@ -59,8 +59,8 @@ def test_they_are_in_help_results_and_report(tmp_path: Path) -> None:
     commands = [
         "evaluate --help",
         "train retrieval --help",
-        f"evaluate attic . {given} --out maps",
-        f"evaluate attic . {given} --out near --protocol retrieval",
+        f"evaluate attic . {given} --out maps --classes predicted",
+        f"evaluate attic . {given} --out near --protocol retrieval --embedding",
     ]
     search = [str(tmp_path), str(Path(l2caf.__file__).parents[1])]
     done = subprocess.run(

@@ -87,15 +87,15 @@ COMMANDS: dict[str, Command] = {
     "match": Command("match query.png gallery --network nets.py:bright --top 3 --out out"),
     "match, classifier": Command("match query.png gallery --top 2 --contrast 1:2 --out out"),
     "evaluate": Command(
-        "evaluate manifest boxes/boxes.csv --network nets.py:bright --batch 4 --out out"
+        "evaluate manifest boxes/boxes.csv --network nets.py:bright --classes labels --batch 4 --out out"
         " -m l2caf -m l2caf-class -m l2caf-published -m cam -m gradcam -m gradcam-abs"
     ),
     "evaluate, retrieval": Command(
-        "evaluate manifest boxes/boxes.csv --network nets.py:bright --protocol retrieval --batch 4 --view squash"
-        " --out out"
+        "evaluate manifest boxes/boxes.csv --network nets.py:bright --embedding --protocol retrieval --batch 4"
+        " --view squash --out out"
     ),
     "evaluate, retrieval without boxes": Command(
-        "evaluate folder stripes --network nets.py:bright --protocol retrieval --limit 12 --out out"
+        "evaluate folder stripes --network nets.py:bright --embedding --protocol retrieval --limit 12 --out out"
     ),
     "sanity": Command("sanity cat.png cup.png query.png --network nets.py:straight --seeds 2 --stages 2 --out out"),
     "time": Command(

@@ -70,8 +70,8 @@ QUESTIONS: dict[str, Ask] = {
 }
 # Asked of one network with an affine head and one without.
 MORE_QUESTIONS: dict[str, Ask] = {
-    "a list of classes": _explain(objective=l2caf.ClassSpecific([3, 1])),
-    "a class each": _explain(objective=l2caf.ClassSpecific(each=[4, 2])),
+    "a list of classes": _explain(objective=l2caf.ClassSpecific(classes=[3, 1])),
+    "a class each": _explain(objective=l2caf.ClassSpecific(labels=[4, 2])),
     "similarity": _explain(objective=l2caf.Similarity(torch.arange(1.0, 1 + nets.CLASSES))),
     "cosine": _explain(objective=l2caf.Similarity(torch.arange(1.0, 1 + nets.CLASSES), cosine=True)),
     "own objective": _explain(objective=lambda output: output[:, 0].square() - output[:, 1]),

@@ -54,7 +54,7 @@ def test_grad_cam_is_pytorch_grad_cams(case: str) -> None:
     network = seeded(make)
     inputs = pixels(3, size=(64, 64) if case == "resnet18" else (32, 32))
     chosen = [1, 0, 4]
-    ours = GradCAM(each=chosen)(network, inputs, layer=layer)
+    ours = GradCAM(labels=chosen)(network, inputs, layer=layer)
     grid, scaled = grids_of_other(network, layer, inputs, [ClassifierOutputTarget(one) for one in chosen])
     scale = float(grid.abs().max())
     assert scale > 0

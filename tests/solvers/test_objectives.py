@@ -53,8 +53,8 @@ def test_top_is_each_samples_own() -> None:
     scores = torch.tensor([[1.0, 3, 2], [9, 7, 8]])
     assert ClassSpecific(top=2).choose(scores).tolist() == [[1, 2], [0, 2]]
     assert ClassSpecific().choose(scores).tolist() == [[1], [0]]
-    assert ClassSpecific(each=[2, 1]).choose(scores).tolist() == [[2], [1]]
-    assert ClassSpecific([0, 2]).choose(scores).tolist() == [[0, 2], [0, 2]]
+    assert ClassSpecific(labels=[2, 1]).choose(scores).tolist() == [[2], [1]]
+    assert ClassSpecific(classes=[0, 2]).choose(scores).tolist() == [[0, 2], [0, 2]]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_top_is_each_samples_own() -> None:
 def test_classes_in_any_form(classes: Any, several: bool) -> None:
     asked = ClassSpecific(classes).losses(torch.randn(3, 5))
     assert asked.several is several
-    maps = l2caf.explain(seeded(nets.pooled), pixels(), objective=ClassSpecific(classes)).maps
+    maps = l2caf.explain(seeded(nets.pooled), pixels(), objective=ClassSpecific(classes=classes)).maps
     assert maps.shape == ((2, len(asked.losses), 32, 32) if several else (2, 32, 32))
 
 
@@ -83,9 +83,9 @@ def test_classes_in_any_form(classes: Any, several: bool) -> None:
     [
         (ClassSpecific(5), "Class 5 is out of range: the network has 5 classes, 0 to 4"),
         (ClassSpecific(-1), "Class -1 is out of range"),
-        (ClassSpecific([0, 7]), "Class 7 is out of range"),
-        (ClassSpecific(each=[0, 9]), "Class 9 is out of range"),
-        (ClassSpecific(each=[0]), "each names 1 classes for 2 inputs"),
+        (ClassSpecific(classes=[0, 7]), "Class 7 is out of range"),
+        (ClassSpecific(labels=[0, 9]), "Class 9 is out of range"),
+        (ClassSpecific(labels=[0]), "labels names 1 classes for 2 inputs"),
         (ClassSpecific(top=0), "The best 0 classes are asked for, but the network has 5: give 1 to 5"),
         (ClassSpecific(top=6), "The best 6 classes are asked for"),
         (ClassSpecific([]), "No class is given"),
@@ -100,7 +100,7 @@ def test_classes_that_are_not_there(objective: Objective, match: str) -> None:
 
 
 def test_two_ways_to_name_classes_at_once() -> None:
-    with pytest.raises(InputError, match="one of: classes, top, each"):
+    with pytest.raises(InputError, match="one of classes, labels, top"):
         ClassSpecific(1, top=2)
 
 
@@ -121,7 +121,7 @@ def test_top_maps_are_the_maps_of_those_classes() -> None:
     top = l2caf.explain(network, pixels(), objective=ClassSpecific(top=2))
     best = network(pixels()).topk(2, dim=1).indices
     assert torch.equal(top.classes, best)
-    second = l2caf.explain(network, pixels(), objective=ClassSpecific(each=best[:, 1]))
+    second = l2caf.explain(network, pixels(), objective=ClassSpecific(labels=best[:, 1]))
     torch.testing.assert_close(top.maps[:, 1], second.maps, rtol=0, atol=1e-3)
 
 

@@ -31,13 +31,13 @@ def test_every_method_of_the_table_can_be_asked(key: str) -> None:
     ("asked", "objective"),
     [
         ({}, ClassOblivious()),
-        ({"classes": [3, 1]}, ClassSpecific([3, 1])),
+        ({"classes": [3, 1]}, ClassSpecific(classes=[3, 1])),
         ({"top": 2}, ClassSpecific(top=2)),
         ({"published": True}, ClassSpecific(published=True)),
         ({"about_a_class": True}, ClassSpecific()),
         ({"method": "l2caf-class"}, ClassSpecific()),
         ({"method": "l2caf-published", "top": 1}, ClassSpecific(top=1, published=True)),
-        ({"method": "softmax", "classes": [2]}, ClassSpecific([2])),
+        ({"method": "softmax", "classes": [2]}, ClassSpecific(classes=[2])),
     ],
 )
 def test_what_an_attention_filter_is_asked(asked: dict[str, Any], objective: object) -> None:
@@ -74,8 +74,8 @@ def test_the_seed_reaches_the_solver_that_has_one() -> None:
 
 
 def test_classes_reach_other_methods() -> None:
-    assert Question("gradcam", classes=[4]).as_method() == GradCAM([4])
-    assert Question("gradcam", top=3).as_method() == GradCAM(None, 3)
+    assert Question("gradcam", classes=[4]).as_method() == GradCAM(classes=[4])
+    assert Question("gradcam", top=3).as_method() == GradCAM(top=3)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ def command(
     select: options.Select = None,
     whole: options.Whole = False,
     device: options.Device = "auto",
+    embedding: options.Embedding = None,
     of_class: options.OneClass = None,
     seed: options.Seed = 0,
     steps: Annotated[
@@ -49,7 +50,7 @@ def command(
     request = AnimateRequest(
         image,
         out,
-        NetworkChoice(network, weights, layer, part_named(select), whole, device),
+        NetworkChoice(network, weights, layer, part_named(select), whole, device, embedding),
         of_class,
         Style(colormap=colormap, contours=contours),
         frames=frames,
@@ -58,6 +59,7 @@ def command(
     )
     with terminal.bar(f"loading {network}") as progress:
         result = animate_filter(request, progress=progress)
+    terminal.say_assumed(result.assumed)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0

@@ -18,6 +18,7 @@ def command(
     select: options.Select = None,
     whole: options.Whole = False,
     device: options.Device = "auto",
+    embedding: options.Embedding = None,
     of_class: options.OneClass = None,
     colormap: options.Colormap = None,
     contours: options.Contours = False,
@@ -28,7 +29,8 @@ def command(
 
     L2-CAF (class-oblivious and class-specific), CAM, Grad-CAM, its magnitude,
     and filters with other constraints; the network runs once for all of them.
-    A method that does not fit the network says so in its cell.
+    A method that does not fit the network says so in its cell. An embedding
+    is shown to the methods that need no class.
 
     [bold]Examples[/bold]
 
@@ -44,12 +46,13 @@ def command(
     request = CompareRequest(
         image,
         out,
-        NetworkChoice(network, weights, layer, part_named(select), whole, device),
+        NetworkChoice(network, weights, layer, part_named(select), whole, device, embedding),
         of_class,
         Style(colormap=colormap, contours=contours),
     )
     with terminal.bar(f"loading {network}") as progress:
         result = compare_methods(request, progress=progress)
+    terminal.say_assumed(result.assumed)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0

@@ -27,6 +27,7 @@ def command(
     weights: options.Weights = None,
     layer: options.Layer = None,
     device: options.Device = "auto",
+    embedding: options.Embedding = None,
     protocol: Annotated[
         str,
         typer.Option(
@@ -50,6 +51,16 @@ def command(
             "-m",
             help=f"{METHODS.words()}; repeat it for several. [dim]Default: "
             f"{', '.join(METHODS.default_in('evaluate'))}; for retrieval, those that need no class.[/dim]",
+            rich_help_panel=MEASURE,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            "--classes",
+            help="What maps of a class are about: labels (those of the data number the network's outputs), predicted"
+            " (each image's best class). [dim]Default: labels where their names are those of the network's classes;"
+            " else there are no such maps, and no top-1.[/dim]",
             rich_help_panel=MEASURE,
         ),
     ] = None,
@@ -78,7 +89,7 @@ def command(
     \b
     l2caf evaluate imagenet /data/imagenet --limit 1000 --out results
     l2caf evaluate cub /data/CUB_200_2011 --view squash -m l2caf -m gradcam
-    l2caf evaluate manifest boxes.csv --network mypackage.nets:build
+    l2caf evaluate manifest boxes.csv --network mypackage.nets:build --classes labels
     l2caf evaluate cub /data/CUB_200_2011 --network out/embedding.safetensors --protocol retrieval
     """
     from ..evaluation.localization import LocalizationResult
@@ -89,10 +100,11 @@ def command(
         dataset=dataset,
         root=root,
         out=out,
-        network=NetworkChoice(network, weights, layer, device=device),
+        network=NetworkChoice(network, weights, layer, device=device, embedding=embedding),
         protocol=protocol,
         part=part,
         methods=tuple(method or ()),
+        classes=classes,
         view=view,
         limit=limit,
         batch=batch,
@@ -100,6 +112,9 @@ def command(
     with terminal.bar("starting") as progress:
         evaluation = evaluate(request, progress=progress)
     result = evaluation.result
+    terminal.say_assumed(result.assumed)
+    if isinstance(result, LocalizationResult) and result.left_out:
+        terminal.say_left_out(result.left_out)
     for name, reason in result.bad.items():
         terminal.warn(f"{name}: {reason}")
     if as_json:
@@ -136,6 +151,7 @@ def _show_retrieval(result: RetrievalResult, report: Path) -> None:
             rows.append([f"in the paper: {row.method}, {row.backbone}, {row.loss}", *cells])
         heads = [*(MEASURES[measure] for measure in compared.measures), "LOC − that of Grad-CAM"]
         console.print(terminal.table(["", *heads], rows, right=heads))
+    console.print(f"compared: {result.compares}", highlight=False, markup=False)
     words = (
         f"{compared.images} images of {result.classes} classes, {len(result.bad)} files could not be used;"
         " per cent, with 95 % intervals"

@@ -26,6 +26,7 @@ def command(
     select: options.Select = None,
     whole: options.Whole = False,
     device: options.Device = "auto",
+    embedding: options.Embedding = None,
     classes: options.Classes = None,
     top: Annotated[
         int | None,
@@ -92,7 +93,7 @@ def command(
     request = ExplainRequest(
         images,
         out,
-        NetworkChoice(network, weights, layer, part_named(select), whole, device),
+        NetworkChoice(network, weights, layer, part_named(select), whole, device, embedding),
         Question(
             method,
             tuple(classes or ()),
@@ -109,6 +110,7 @@ def command(
     )
     with terminal.bar(f"loading {network}") as progress:
         result = explain_photographs(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+    terminal.say_assumed(result.assumed)
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:

@@ -30,6 +30,7 @@ def command(
     weights: options.Weights = None,
     layer: options.Layer = None,
     device: options.Device = "auto",
+    embedding: options.Embedding = None,
     top: Annotated[int, typer.Option("--top", "-k", help="How many neighbours.", rich_help_panel=options.ASK)] = 5,
     contrast: Annotated[
         str | None,
@@ -71,13 +72,14 @@ def command(
         query,
         gallery,
         out,
-        NetworkChoice(network, weights, layer, device=device),
+        NetworkChoice(network, weights, layer, device=device, embedding=embedding),
         top,
         _ranks(contrast),
         Style(colormap=colormap, contours=contours, signed=signed),
     )
     with terminal.bar(f"loading {network}") as progress:
         result = match_pictures(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+    terminal.say_assumed(result.assumed)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0
@@ -86,6 +88,7 @@ def command(
     heads = ["#", matches.unit, "picture", "outcome"]
     rows = [[str(pair.rank), f"{pair.score:.4g}", pair.name, str(pair.of_query.outcome)] for pair in matches.pairs]
     console.print(terminal.table(heads, rows, right=["#", matches.unit]))
+    console.print(f"compared, by {matches.unit}: {result.compares}", highlight=False, markup=False)
     console.print(str(result.picture), highlight=False, soft_wrap=True)
     return 0
 

@@ -38,6 +38,16 @@ Whole = Annotated[
         "--whole", help="Show the network the whole photograph, not only its centre.", rich_help_panel=NETWORK
     ),
 ]
+Embedding = Annotated[
+    bool | None,
+    typer.Option(
+        "--embedding/--classifier",
+        help="What the output of a network of your own is, where it does not say so itself: an embedding, or scores of"
+        " classes. [dim]Default: scores.[/dim]",
+        show_default=False,
+        rich_help_panel=NETWORK,
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=NETWORK)]
 Select = Annotated[
     str | None,

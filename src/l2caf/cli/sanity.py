@@ -32,6 +32,7 @@ def command(
     layer: options.Layer = None,
     select: options.Select = None,
     device: options.Device = "auto",
+    embedding: options.Embedding = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,13 +75,14 @@ def command(
     request = SanityRequest(
         images or [],
         out,
-        NetworkChoice(network, weights, layer, part_named(select), device=device),
+        NetworkChoice(network, weights, layer, part_named(select), device=device, embedding=embedding),
         method or METHODS.default_in("evaluate"),
         seeds,
         stages,
     )
     with terminal.bar(f"loading {network}") as progress:
         result = check_sanity(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+    terminal.say_assumed(result.assumed)
     if as_json:
         terminal.print_json(result.as_dict())
     else:

@@ -43,6 +43,21 @@ def warn(sentence: str) -> None:
     console.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
 
 
+def say_left_out(sentence: str) -> None:
+    """Say what was not done, and why."""
+    console = errors()
+    console.print("[yellow]left out:[/yellow] ", end="")
+    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_assumed(assumed: Mapping[str, str]) -> None:
+    """Say what was taken for granted about a network, by what it is about."""
+    console = errors()
+    for words in assumed.values():
+        console.print("[yellow]assumed:[/yellow] ", end="")
+        console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+
 @contextmanager
 def stdout_for_json() -> Iterator[None]:
     """Keep stdout for the one document; what others print (the user's own network, say) goes to stderr."""

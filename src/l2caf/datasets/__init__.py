@@ -40,7 +40,8 @@ __all__ = ["LAYOUTS", "Boxes", "Dataset", "DatasetEntry", "Opened", "Sample", "o
 class DatasetEntry(Entry):
     """One layout.
 
-    own_classes   its labels number classes of its own, as training needs them; else they number a network's outputs
+    own_classes   its labels number classes of its own, as training needs them; else they are meant to number the
+                  outputs of networks that exist already, and are not offered for training
     halves        its reader takes half="first" or "second": the classes to train on, and those that stay unseen
     """
 

@@ -3,13 +3,14 @@
 The network runs once per batch for all methods together. A class-specific method is asked about the image's own label:
 the box of the prediction that is right is what the paper's top-1 and top-5 localisation look at, so one map per method
 serves them and the GT-known measures alike. Where the labels are not classes of the network (birds under an
-ImageNet network), it is asked about the network's own first choice, and only GT-known measures are given.
+ImageNet network), it is asked about the network's own first choice, and only GT-known measures are given. An embedding
+has no classes at all: only methods about the whole output are asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -86,19 +87,24 @@ class Localization(MapWork):
         found = row_of(row)
         if not isinstance(found, Mapped) or found.overlap is None or found.top is None:
             return None
-        known = found.label is None or found.label == found.top[0]
+        known = found.label is None or found.label in found.top[:1]
         return found.method, known and found.overlap.iou[self.thresholds.index(THRESHOLD)] >= 0.5
 
     def _explained(self, model: Model, batch: Batch) -> tuple[list[list[int]], list[int | None], list[Heatmap]]:
         """Run the network once: its best classes and the labels, per image, and the heatmap of each method."""
         with model.run(batch.inputs, layer=self.layer) as recording:
+            if model.embedding:
+                made = [METHODS[name].make_for_embeddings() for name in self.methods]
+                nothing: list[list[int]] = [[] for _ in batch.names]
+                return nothing, [None] * len(batch), [method.on(recording.head) for method in made]
             scores = recording.output
-            if scores.ndim != 2:
+            if scores.ndim not in (1, 2):
                 raise InputError("Localisation is measured on networks that give one row of scores per image.")
+            scores = scores.reshape(len(scores), -1)
             top = scores.topk(min(5, scores.shape[1]), dim=1).indices.tolist()
             labels = [label if self.labels_are_classes else None for label in batch.labels]
             classes = [best[0] if label is None else label for label, best in zip(labels, top, strict=True)]
-            return top, labels, [METHODS[name].make(each=classes).on(recording.head) for name in self.methods]
+            return top, labels, [METHODS[name].make(labels=classes).on(recording.head) for name in self.methods]
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,9 @@ class LocalizationResult:
 
     classification   top-1 and top-5, where the labels are classes of the network
     bad              the files that could not be used, with the reasons
+    about            what maps of a class are about: "labels", "predicted" (each image's best class), or None
+    left_out         what was not measured, and why
+    assumed          what was taken for granted about the network
     published        the name of the paper's table that stands beside ours, where one does
     """
 
@@ -117,12 +126,18 @@ class LocalizationResult:
     comparison: ScoreComparison
     bad: Mapping[str, str]
     published: str | None = None
+    about: str | None = None
+    left_out: str = ""
+    assumed: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "dataset": self.dataset,
             "network": self.network,
+            "assumed": dict(self.assumed),
             "view": self.view,
+            "class_maps_about": self.about,
+            "left_out": self.left_out or None,
             "images": self.comparison.images,
             "threshold": self.comparison.threshold,
             "thresholds": list(self.comparison.thresholds),
@@ -134,7 +149,15 @@ class LocalizationResult:
 
 
 def summarise(
-    rows: Iterable[Row], work: Localization, *, dataset: str, network: str, published: str | None = None
+    rows: Iterable[Row],
+    work: Localization,
+    *,
+    dataset: str,
+    network: str,
+    published: str | None = None,
+    about: str | None = None,
+    left_out: str = "",
+    assumed: Mapping[str, str] | None = None,
 ) -> tuple[LocalizationResult, dict[str, MethodTable]]:
     """Sum up the rows of a run; the tables tell which images are worth a look."""
     found = [row_of(row) for row in rows]
@@ -150,6 +173,9 @@ def summarise(
         ),
         bad={row.image: row.error for row in found if isinstance(row, Unusable)},
         published=published,
+        about=about,
+        left_out=left_out,
+        assumed=assumed or {},
     )
     return result, tables
 

@@ -7,7 +7,7 @@ ground truth. The maps explain the raw embedding, before it is brought to the un
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -173,6 +173,8 @@ class RetrievalResult:
     part        of the dataset that was measured
     identity    of the network
     bad         the files that could not be used, with the reasons
+    compares    what of the network's is compared, in words
+    assumed     what was taken for granted about the network
     published   the paper's rows that stand beside ours
     """
 
@@ -187,6 +189,8 @@ class RetrievalResult:
     comparison: ScoreComparison
     bad: Mapping[str, str]
     published: tuple[PaperRetrieval, ...] = ()
+    compares: str = ""
+    assumed: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -195,6 +199,8 @@ class RetrievalResult:
             "part": self.part,
             "network": self.network,
             "identity": self.identity,
+            "compares": self.compares,
+            "assumed": dict(self.assumed),
             "view": self.view,
             "images": self.comparison.images,
             "classes": self.classes,
@@ -235,5 +241,7 @@ def summarise(
         ),
         bad={row.image: row.error for row in found if isinstance(row, Unusable)},
         published=published,
+        compares=model.compares,
+        assumed=model.assumed,
     )
     return result, tables, near

@@ -229,8 +229,8 @@ def _fitting(
     fitting: dict[str, list[Method]] = {}
     refused: dict[str, str] = {}
     for name, make in makers.items():
-        made = [make(_predicted(head)) for head in heads]
         try:
+            made = [make(_predicted(head)) for head in heads]
             _looked(made, heads)
         except (MethodError, OutputError) as error:
             refused[name] = str(error)
@@ -243,7 +243,7 @@ def _fitting(
 
 def _predicted(head: Head) -> list[int]:
     output = head.output.detach()
-    return output.argmax(dim=1).tolist() if output.ndim == 2 else []
+    return output.reshape(len(output), -1).argmax(dim=1).tolist() if output.ndim <= 2 else []
 
 
 def _is_oblivious(method: Method) -> bool:
@@ -258,7 +258,7 @@ def _makers(methods: Sequence[str] | Mapping[str, MakesMethod]) -> dict[str, Mak
 
 
 def _asked_of(entry: MethodEntry) -> MakesMethod:
-    return lambda classes: entry.make(each=classes)
+    return lambda classes: entry.make(labels=classes)
 
 
 def _copied(network: nn.Module) -> nn.Module:

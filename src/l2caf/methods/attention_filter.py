@@ -16,8 +16,9 @@ from ..objectives.output import ClassOblivious
 from ..problem import Problem
 from ..solvers.auto import Auto
 from ..solvers.solver import Solver
+from ..table import Entry, Table
 from .method import Maps, Method
-from .table import FILTERS
+from .table import FILTERS, SOLVERS
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,16 @@ class AttentionFilter(Method):
     filter: Filter = field(default_factory=UnitL2)
     solver: Solver = field(default_factory=Auto)
 
+    def __post_init__(self) -> None:
+        _check_part("filter", self.filter, Filter, FILTERS)
+        _check_part("solver", self.solver, Solver, SOLVERS)
+
     def formula(self, head: Head) -> Maps:
         problem, asked = pose(head, self.filter, as_objective(self.objective))
         solution = self.solver.solve(problem, several=asked.several)
         return Maps(
             solution.filter,
-            keeps_sign=asked.signed,
+            keeps_sign=asked.keeps_sign,
             classes=asked.classes,
             solution=solution,
             several=asked.several,
@@ -61,9 +66,23 @@ def as_objective(objective: Objective | Callable[[Tensor], Tensor] | None) -> Ob
         return ClassOblivious()
     if isinstance(objective, Objective):
         return objective
+    if isinstance(objective, type):
+        raise InputError(f"The objective is the class {objective.__name__}: give an object, {objective.__name__}(…).")
     if callable(objective):
         return _Custom(objective)
     raise InputError(f"The objective is a {type(objective).__name__}: give an objective or a function of the output.")
+
+
+def _check_part(name: str, given: object, kind: type, table: Table[Entry]) -> None:
+    """Refuse a class in place of an object, and the word of the command line."""
+    if isinstance(given, kind):
+        return
+    if isinstance(given, type) and issubclass(given, kind):
+        raise InputError(f"The {name} is the class {given.__name__}: give an object, {given.__name__}().", field=name)
+    entry = table[given] if isinstance(given, str) and given in table else next(iter(table.values()))
+    made = entry.home.partition(":")[2]
+    what = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+    raise InputError(f"The {name} is {what}: give an object, such as {made}().", field=name)
 
 
 def class_oblivious(filter: str = "l2") -> AttentionFilter:
@@ -72,10 +91,11 @@ def class_oblivious(filter: str = "l2") -> AttentionFilter:
 
 
 def class_specific(
+    *,
     classes: int | Sequence[int] | None = None,
     top: int | None = None,
-    each: Sequence[int] | Tensor | None = None,
+    labels: Sequence[int] | Tensor | None = None,
     published: bool = False,
 ) -> AttentionFilter:
     """The method of the table that raises a class above the others."""
-    return AttentionFilter(ClassSpecific(classes, top, each, published))
+    return AttentionFilter(ClassSpecific(classes=classes, top=top, labels=labels, published=published))

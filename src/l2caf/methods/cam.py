@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from ..errors import MethodError
 from ..heads.head import Head
-from ..objectives.classes import ClassSpecific
+from ..objectives.classes import ClassChoice, scores_of
 from .method import Maps, Method
 
 
 @dataclass(frozen=True)
-class CAM(Method):
+class CAM(ClassChoice, Method):
     """M_c(x) = sum_k w_ck A_k(x), for a head that averages the positions and is linear after that.
 
     The weights are not read off a module: M_c is the gradient of the class score in the filter, times the number of
     positions, which is the same thing wherever the head is affine. The map shown is the positive part. Classes are
     given as to `ClassSpecific`.
     """
-
-    classes: int | Sequence[int] | None = None
-    top: int | None = None
-    each: Sequence[int] | Tensor | None = None
 
     def formula(self, head: Head) -> Maps:
         # An output that no filter moves is affine too; its map is empty.
@@ -34,9 +28,9 @@ class CAM(Method):
                 "CAM needs a head that averages the map and is linear after that, and this one is not: "
                 "use GradCAM or AttentionFilter."
             )
-        asked = ClassSpecific(self.classes, self.top, self.each)
-        chosen = asked.choose(head.output.detach())
-        hot = torch.nn.functional.one_hot(chosen.T, head.output.shape[1]).to(head.output)
+        scores = scores_of(head.output.detach())
+        chosen = self.choose(scores)
+        hot = torch.nn.functional.one_hot(chosen.T, scores.shape[1]).to(scores)
         contributions = (head.gradients(hot) * head.positions).transpose(0, 1)
         maps = contributions.unflatten(2, head.layout.shape)
-        return Maps(maps if asked.several else maps[:, 0], keeps_sign=True, classes=chosen, several=asked.several)
+        return Maps(maps if self.several else maps[:, 0], keeps_sign=True, classes=chosen, several=self.several)

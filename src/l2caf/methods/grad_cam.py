@@ -2,68 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from ..heads.gradient import gradient_of
 from ..heads.head import Head
 from ..numerics import rows
-from ..objectives.classes import ClassSpecific
+from ..objectives.classes import ClassChoice, scores_of
 from .method import Maps, Method
 
 
-@dataclass(frozen=True)
-class GradCAM(Method):
+@dataclass(frozen=True, kw_only=True)
+class GradCAM(ClassChoice, Method):
     """M = ReLU(sum_k alpha_k A_k), alpha_k = mean over positions of dy / dA_k.
 
     y is a class score, or with `embedding=True` the sum over the whole output, the baseline for networks that give
     an embedding. Classes are given as to `ClassSpecific`.
     """
 
-    classes: int | Sequence[int] | None = None
-    top: int | None = None
-    each: Sequence[int] | Tensor | None = None
     embedding: bool = False
 
     def formula(self, head: Head) -> Maps:
-        return _grad_cam(head, self.classes, self.top, self.each, embedding=self.embedding, keeps_sign=True)
+        return _grad_cam(head, None if self.embedding else self, keeps_sign=True)
 
 
-@dataclass(frozen=True)
-class GradCAMAbs(Method):
+@dataclass(frozen=True, kw_only=True)
+class GradCAMAbs(ClassChoice, Method):
     """M = |sum_k alpha_k A_k|: Grad-CAM with the magnitude in place of the positive part."""
 
-    classes: int | Sequence[int] | None = None
-    top: int | None = None
-    each: Sequence[int] | Tensor | None = None
     embedding: bool = False
 
     def formula(self, head: Head) -> Maps:
-        return _grad_cam(head, self.classes, self.top, self.each, embedding=self.embedding, keeps_sign=False)
+        return _grad_cam(head, None if self.embedding else self, keeps_sign=False)
 
 
-def _grad_cam(
-    head: Head,
-    classes: int | Sequence[int] | None,
-    top: int | None,
-    each: Sequence[int] | Tensor | None,
-    *,
-    embedding: bool,
-    keeps_sign: bool,
-) -> Maps:
+def _grad_cam(head: Head, asked: ClassChoice | None, *, keeps_sign: bool) -> Maps:
     layout = head.layout
     with torch.enable_grad():
         leaf = head.features.detach().clone().requires_grad_()
         output = head.rerun(leaf.clone())  # what follows may write into it
-        if embedding:
+        if asked is None:
             chosen, scores, several = None, [rows(output).sum(dim=1)], False
         else:
-            asked = ClassSpecific(classes, top, each)
             chosen, several = asked.choose(output.detach()), asked.several
-            scores = [output.gather(1, column.unsqueeze(1)).squeeze(1) for column in chosen.T]
+            scores = [scores_of(output).gather(1, column.unsqueeze(1)).squeeze(1) for column in chosen.T]
         gradients = [gradient_of(score.sum(), leaf, again=True) for score in scores]
     columns = layout.columns(leaf.detach())
     maps = [(layout.columns(gradient).mean(dim=2, keepdim=True) * columns).sum(dim=1) for gradient in gradients]

@@ -1,6 +1,6 @@
 """The methods, filters and solvers by the names that people type; light enough for a help text.
 
-    METHODS["l2caf-class"].make(each=labels)         # a method, asked about one class per sample
+    METHODS["l2caf-class"].make(labels=labels)       # a method, asked about one class per sample
     METHODS.for_embeddings()["gradcam"].make_for_embeddings()
 
 `explain`, `compare`, `evaluate`, `sanity`, `time` and the reports read these tables, so a new method is one file and
@@ -52,12 +52,12 @@ class MethodEntry(Entry):
         *,
         classes: int | Sequence[int] | None = None,
         top: int | None = None,
-        each: Sequence[int] | Tensor | None = None,
+        labels: Sequence[int] | Tensor | None = None,
     ) -> Method:
         """Make the method for scores of classes; one that is about the whole output has no use for the classes."""
         if self.about == "output":
             return self._made()
-        return self._made(classes=classes, top=top, each=each)
+        return self._made(classes=classes, top=top, labels=labels)
 
     def make_for_embeddings(self) -> Method:
         """Make the method for embeddings, which have no classes."""

@@ -29,29 +29,49 @@ def imagenet_class_names() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the network takes a photograph for."""
+    """What the network takes a photograph for.
+
+    A single output has no others to be weighed against, and nobody says whether it is a logit or a probability: it is
+    given as it is, as `score`.
+
+    >>> str(Prediction(1, "dog", 0.394)), str(Prediction(0, "tumour", None, 1.274))
+    ('dog, 39%', 'tumour, score 1.27')
+    """
 
     index: int
     name: str
-    probability: float
+    probability: float | None
+    score: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.name}, {percent(self.probability)}"
+        return f"{self.name}, {f'score {self.score:.3g}' if self.probability is None else percent(self.probability)}"
 
-    def as_dict(self) -> dict[str, int | str | float]:
-        return {"index": self.index, "name": self.name, "probability": self.probability}
+    def as_dict(self) -> dict[str, int | str | float | None]:
+        known: dict[str, int | str | float | None] = {"index": self.index, "name": self.name}
+        known["probability"] = self.probability
+        return known if self.score is None else {**known, "score": self.score}
 
 
 def predictions(output: Tensor, class_names: Sequence[str] = ()) -> list[Prediction | None]:
     """The best class of every sample; None where the output is no row of finite scores."""
-    if output.ndim != 2 or output.shape[1] < 2:
+    if output.ndim not in (1, 2):
         return [None] * len(output)
+    scores = output.detach().reshape(len(output), -1)
+    finite = scores.isfinite().all(dim=1).tolist()
+    best = scores.argmax(dim=1).tolist() if scores.shape[1] else []
     return [
-        Prediction(int(row.argmax()), class_name(class_names, int(row.argmax())), float(row.max()))
-        if bool(row.isfinite().all())
-        else None
-        for row in probabilities(output)
+        prediction_of(output, sample, best[sample], class_names) if best and finite[sample] else None
+        for sample in range(len(output))
     ]
+
+
+def prediction_of(output: Tensor, sample: int, index: int, class_names: Sequence[str] = ()) -> Prediction:
+    """One class of one sample of an output (B, N) or (B,); names are taken where there is one for each output."""
+    scores = output.detach().float().reshape(len(output), -1)[sample : sample + 1]
+    name = class_name(class_names if len(class_names) == scores.shape[1] else (), index)
+    if scores.shape[1] == 1:
+        return Prediction(index, name, None, float(scores[0, 0]))
+    return Prediction(index, name, float(probabilities(scores)[0, index]))
 
 
 def probabilities(output: Tensor) -> Tensor:

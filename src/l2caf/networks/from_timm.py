@@ -35,7 +35,15 @@ class Timm(Source):
             source, state = f"timm, weights of {weights}", "as given"
         class_names = imagenet_class_names() if _is_imagenet(network) else ()
         prepare = _preprocessing(timm, network)
-        return Model(f"timm:{own}", network.eval(), prepare, class_names, source, weights=state)
+        return Model(
+            f"timm:{own}",
+            network.eval(),
+            prepare,
+            class_names,
+            source,
+            weights=state,
+            embedding=_gives_embedding(network),
+        )
 
     def summary(self) -> CatalogueRow:
         return CatalogueRow(
@@ -128,3 +136,13 @@ def _is_imagenet(network: Any) -> bool:
     """1,000 outputs, and no tag that names another set of weights than ImageNet-1k's."""
     tag = (getattr(network, "pretrained_cfg", None) or {}).get("tag") or ""
     return getattr(network, "num_classes", 0) == IMAGENET_CLASSES and (not tag or "in1k" in tag)
+
+
+def _gives_embedding(network: Any) -> bool:
+    """Whether it was published without a classifier (DINO, MAE), or gives a place beside texts (CLIP and its like)."""
+    config = getattr(network, "pretrained_cfg", None) or {}
+    if getattr(network, "num_classes", None) == 0:
+        return True
+    named, tag = str(config.get("architecture", "")), str(config.get("tag", ""))
+    tuned = any(part.startswith("in") and part[2:].rstrip("k").isdigit() for part in tag.split("_"))
+    return any(kind in f"{named} {tag}" for kind in ("clip", "pe_core")) and bool(tag) and not tuned

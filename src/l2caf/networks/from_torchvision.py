@@ -37,7 +37,9 @@ class Torchvision(Source):
         categories = () if published is None else published.meta.get("categories", ())
         class_names = imagenet_class_names() if len(categories) == IMAGENET_CLASSES else ()
         prepare = _preprocessing(published)
-        return Model(f"torchvision:{own}", network.eval(), prepare, class_names, source, weights=state)
+        assumed = {} if prepare else {"preprocessing": "photographs are prepared as is usual for ImageNet"}
+        prepare = prepare or Preprocessing()
+        return Model(f"torchvision:{own}", network.eval(), prepare, class_names, source, weights=state, assumed=assumed)
 
     def summary(self) -> CatalogueRow:
         return CatalogueRow(
@@ -101,11 +103,11 @@ def _pretrained(models: Any, name: str, published: Any) -> Any:
         return models.get_model(name, weights=published)
 
 
-def _preprocessing(published: Any) -> Preprocessing:
-    """That of the published weights; ImageNet's usual one where they name no crop (segmentation, video)."""
+def _preprocessing(published: Any) -> Preprocessing | None:
+    """That of the published weights; None where they name no crop (segmentation, video)."""
     preset: Any = None if published is None else published.transforms()
     if not isinstance(getattr(preset, "crop_size", None), list) or len(preset.crop_size) != 1:
-        return Preprocessing()
+        return None
     (crop,), (resize,) = preset.crop_size, preset.resize_size
     return Preprocessing(
         input_size=(crop, crop),

@@ -27,6 +27,12 @@ from .model import Model
 from .source import CatalogueRow, Source
 from .weights import load_weights
 
+_PREPARED = (
+    "photographs are resized to 256, cut to 224 × 224 at the centre and normalised as for ImageNet; return"
+    " (network, preprocess) if it wants them otherwise"
+)
+_SCORES = "the output is a row of class scores; say so if it is an embedding"
+
 
 class UserNetwork(Source):
     """What the user's function returns, in the shape of a model."""
@@ -119,13 +125,17 @@ def _call(builder: Any, name: str) -> Any:
 def _as_model(name: str, built: Any) -> Model:
     if isinstance(built, Model):
         return replace(built, preprocess=as_preprocess(built.preprocess), source=built.source or f"built by {name}")
-    network, preprocess = built if isinstance(built, tuple) and len(built) == 2 else (built, Preprocessing())
+    alone = not (isinstance(built, tuple) and len(built) == 2)
+    network, preprocess = (built, Preprocessing()) if alone else built
     if not isinstance(network, nn.Module) or not callable(preprocess):
         raise CatalogueError(
             f"{name} returned {type(built).__name__}: let it return a torch.nn.Module, or that and a"
             " preprocessing function, or an l2caf.networks.model.Model."
         )
-    return Model(name, network, as_preprocess(preprocess), source=f"built by {name}")
+    assumed = {"preprocessing": _PREPARED} if alone else {}
+    return Model(
+        name, network, as_preprocess(preprocess), source=f"built by {name}", assumed={**assumed, "output": _SCORES}
+    )
 
 
 def _said(error: Exception) -> str:

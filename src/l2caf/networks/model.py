@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -12,11 +12,13 @@ from PIL import Image
 from torch import Tensor, nn
 
 from ..errors import InputError, L2cafError, LayerError, NetworkError, first_line
+from ..images import as_photograph
 from ..preprocessing import Input, Prepared, Preprocess, Preprocessing, WholePreprocessing
 from ..recorder import Recording, record
 from ..recording.borrow import unwrap
 from ..recording.inputs import Select
-from .class_names import Prediction, class_index, class_name, predictions
+from .class_names import Prediction, class_index, class_name, prediction_of, predictions
+from .classifier import without_classifier
 from .identity import code_of, construction_of, hash_of, own_code_of, preprocessing_of, weights_of
 
 Weights = Literal["trained", "random", "as given"]
@@ -34,6 +36,8 @@ class Model:
     normalized   whether embeddings are compared on the unit sphere, by cosine; else by distance between raw vectors
     weights      "trained" and "random" where that is known; "as given" where the user brought them
     built_by     the user's function that returned it, whose code decides what it is
+    compares     of an embedding: what its numbers are, in words
+    assumed      what nobody said and was taken for granted, in words: of the "preprocessing", of the "output"
     """
 
     name: str
@@ -46,6 +50,8 @@ class Model:
     device: str = "cpu"
     weights: Weights = "as given"
     built_by: object = field(default=None, repr=False)
+    compares: str = ""
+    assumed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def input_size(self) -> tuple[int, int] | None:
@@ -90,23 +96,46 @@ class Model:
     def as_embedding(self) -> Model:
         """The same for retrieval: of a classifier, what its last linear layer is given is the embedding.
 
-        A network with class names is a classifier. That layer is taken off the network itself, so load it for this
-        use alone.
+        What is not said to give an embedding is a classifier. That layer is taken off the network itself, so load it
+        for this use alone. `compares` says what the embedding is.
         """
         if self.embedding:
-            return self
-        headless = _without_classifier(unwrap(self.network), len(self.class_names))
-        name = f"{self.name}, pooled features" if headless else self.name
-        return replace(self, name=name, network=unwrap(self.network), class_names=(), embedding=True)
+            return self if self.compares else replace(self, compares="its embedding")
+        network = unwrap(self.network)
+        grey = self._guarded(Image.new("RGB", (256, 256), "grey")).input
+        taken = without_classifier(network, self.batch([grey]), classes=len(self.class_names))
+        made = replace(self, network=network, class_names=(), embedding=True)
+        if taken is None:
+            return replace(made, compares="its output as it is: no last linear layer was found in it")
+        features = f"pooled features, the {taken.width} numbers that its last layer, {taken.name}, is given"
+        return replace(made, name=f"{self.name}, pooled features", compares=features)
+
+    def told(self, *, embedding: bool) -> Model:
+        """The same, with what somebody says of its output where nothing else is known of it."""
+        if "output" not in self.assumed and embedding != self.embedding:
+            gives = "embeddings" if self.embedding else "scores of classes"
+            raise InputError(f"{self.name} is known to give {gives}: leave this out.", field="embedding")
+        known = {name: words for name, words in self.assumed.items() if name != "output"}
+        return replace(self, embedding=embedding, assumed=known)
+
+    def check_has_classes(self, asked: str = "a class", *, field: str = "class") -> None:
+        """Refuse a question about classes to an embedding, whose numbers are none."""
+        if self.embedding:
+            raise InputError(
+                f"{self.name} gives an embedding, whose numbers are no classes, so {asked} cannot be explained:"
+                " ask about the whole output.",
+                field=field,
+            )
 
     def prepare(self, image: Image.Image) -> Prepared:
         """A photograph as input (3, H, W), as a sharp picture of what the network sees, and where that lies on it."""
+        image = as_photograph(image)
         made = self._guarded(image)
         return made._replace(view=self.view(image))
 
     def view(self, image: Image.Image) -> Image.Image:
         """The part of a photograph that the network sees, as sharp as the photograph is."""
-        return self.preprocess.sharp_view(image)
+        return self.preprocess.sharp_view(as_photograph(image))
 
     def batch(self, inputs: Tensor | Input | Sequence[Input | Tensor]) -> Tensor:
         """Inputs as one batch on the device."""
@@ -150,6 +179,10 @@ class Model:
         """The best class of every sample; None where the output is no row of finite scores."""
         return [None] * len(output) if self.embedding else predictions(output, self.class_names)
 
+    def prediction_of(self, output: Tensor, sample: int, index: int) -> Prediction:
+        """What the network says of one class."""
+        return prediction_of(output, sample, index, self.class_names)
+
     def class_name(self, index: int) -> str:
         """What an output is called."""
         return class_name(self.class_names, index)
@@ -176,13 +209,3 @@ def device_named(name: str) -> str:
     except Exception as error:  # each backend says in its own way that it is not there
         raise InputError(f"There is no device {name!r} here: take auto, cpu, cuda or mps.", field="device") from error
     return name
-
-
-def _without_classifier(network: nn.Module, classes: int) -> bool:
-    """Take off the last linear layer that has an output for each class; tell whether there was one."""
-    for name, module in reversed(list(network.named_modules())):
-        if classes and isinstance(module, nn.Linear) and module.out_features == classes:
-            parent, _, own = name.rpartition(".")
-            setattr(network.get_submodule(parent), own, nn.Identity())
-            return True
-    return False

@@ -57,7 +57,9 @@ def read_state_dict(path: str | Path) -> dict[str, torch.Tensor]:
             f"{path.name} cannot be read as weights ({_reason(error)}): it is truncated, corrupt, or holds"
             " more than tensors; save it anew with torch.save(network.state_dict(), FILE)."
         ) from error
-    return _unwrap(content, path)
+    weights = _unwrap(content, path)
+    _check_values(weights, path)
+    return weights
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,25 @@ def _unwrap(content: Any, path: Path) -> dict[str, torch.Tensor]:
         f"{path.name} holds no state dict (a mapping of names to tensors): save one with"
         " torch.save(network.state_dict(), FILE)."
     )
+
+
+def _check_values(weights: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Refuse tensors that no network can be filled from, each with what makes ordinary ones of them."""
+    for name, tensor in weights.items():
+        if tensor.is_meta:
+            what, remedy = (
+                "has a shape and no values (meta device)",
+                "save it from a network that was given its weights",
+            )
+        elif tensor.layout != torch.strided:
+            what, remedy = f"is sparse ({tensor.layout})", "save it dense, as tensor.to_dense() gives it"
+        elif tensor.is_quantized:
+            what, remedy = f"is quantised ({tensor.dtype})", "save the network as it was before it was quantised"
+        elif tensor.is_complex():
+            what, remedy = f"is complex ({tensor.dtype})", "save real numbers"
+        else:
+            continue
+        raise WeightsError(f"{name} of {path.name} {what}: {remedy}.")
 
 
 def _without_prefix(weights: dict[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

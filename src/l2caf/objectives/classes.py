@@ -1,88 +1,136 @@
-"""Objectives about classes: which positions raise one class above the others."""
+"""Objectives about classes: which positions raise one class above the others, and which classes are meant."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import ClassError, InputError, OutputError
+from ..numerics import rows
 from .objective import Linear, Losses, Objective
 
 
 @dataclass(frozen=True)
-class ClassSpecific(Objective):
-    """min -2 (FT_c - mean_i FT_i): which positions raise class c above the others.
+class ClassChoice:
+    """Which classes are meant, for whatever has a map per class.
 
-    This is the paper's -FT_c + sum_{i != c} FT_i on logits less their mean, which softmax cannot tell from the
-    logits. As published (`published=True`), the sum follows whatever the classes' weights have in common, and two
-    classes may get the same map.
+    which    one class, `ClassSpecific(207)`, or a list of them
+    classes  the same by name: each of these classes for each sample, a map each
+    labels   one class per sample: the first for the first sample, and so on
+    top      each sample's k best
 
-    Give one class, or several for a map each; `top=k` takes each sample's k best; `each` takes one class per sample
-    (its labels, say). With nothing, each sample's best class.
+    With nothing, each sample's best class. A list as long as the batch may mean either, so there it has to be given
+    by name: `classes=` or `labels=`.
     """
 
-    classes: int | Sequence[int] | None = None
+    which: int | Sequence[int] | Tensor | None = None
+    _: KW_ONLY
+    classes: int | Sequence[int] | Tensor | None = None
     top: int | None = None
-    each: Sequence[int] | Tensor | None = None
-    published: bool = False
+    labels: Sequence[int] | Tensor | None = None
 
     def __post_init__(self) -> None:
-        if sum(given is not None for given in (self.classes, self.top, self.each)) > 1:
-            raise InputError("Give ClassSpecific one of: classes, top, each.")
-
-    def losses(self, output: Tensor) -> Losses:
-        chosen = self.choose(output)
-        directions = (_published if self.published else _centred)(chosen, output)
-        losses = tuple(Linear(direction) for direction in directions)
-        return Losses(losses, several=self.several, classes=chosen, signed=not self.published)
+        if sum(given is not None for given in (self.which, self.classes, self.top, self.labels)) > 1:
+            raise InputError(f"Classes are named in two ways: give {type(self).__name__} one of classes, labels, top.")
 
     @property
     def several(self) -> bool:
         """Whether several maps per sample are asked for, even if there is one class on the list."""
-        return self.top is not None or (self.classes is not None and _indices(self.classes)[1])
+        named = self.which if self.classes is None else self.classes
+        return self.top is not None or (named is not None and _indices(named)[1])
 
     def choose(self, output: Tensor) -> Tensor:
         """Return the class indices, (B, K)."""
-        batch, count = _rows_of_scores(output)
-        if self.classes is not None:
-            wanted, _ = _indices(self.classes)
-            if not wanted:
-                raise ClassError("No class is given: name at least one.", field="class")
-            chosen = torch.tensor(wanted, dtype=torch.int64, device=output.device).expand(batch, -1)
-        elif self.each is not None:
-            labels, _ = _indices(self.each)
-            chosen = torch.tensor(labels, dtype=torch.int64, device=output.device).reshape(-1, 1)
-            if len(chosen) != batch:
-                raise ClassError(f"each names {len(chosen)} classes for {batch} inputs: give one per input.")
-        else:
-            wanted_top = 1 if self.top is None else self.top
-            if not 1 <= wanted_top <= count:
+        scores = scores_of(output)
+        batch, count = scores.shape
+        if self.labels is not None:
+            wanted, _ = _indices(self.labels)
+            if len(wanted) != batch:
                 raise ClassError(
-                    f"The best {wanted_top} classes are asked for, but the network has {count}: give 1 to {count}.",
-                    field="top",
+                    f"labels names {len(wanted)} classes for {batch} inputs: give one per input, or classes= for a map"
+                    " of each class."
                 )
-            chosen = output.nan_to_num(nan=-torch.inf).topk(wanted_top, dim=1).indices
+            chosen = torch.tensor(wanted, dtype=torch.int64, device=output.device).reshape(-1, 1)
+        elif self.which is not None or self.classes is not None:
+            wanted = self._for_each(batch)
+            chosen = torch.tensor(wanted, dtype=torch.int64, device=output.device).expand(batch, -1)
+        else:
+            chosen = scores.nan_to_num(nan=-torch.inf).topk(_best(self.top, count), dim=1).indices
         outside = chosen[(chosen < 0) | (chosen >= count)]
         if len(outside):
-            raise ClassError(
-                f"Class {int(outside[0])} is out of range: the network has {count} classes, 0 to {count - 1}.",
-                field="class",
-            )
+            known = f"{count} classes, 0 to {count - 1}" if count > 1 else "one class, 0"
+            raise ClassError(f"Class {int(outside[0])} is out of range: the network has {known}.", field="class")
         return chosen
 
+    def _for_each(self, batch: int) -> list[int]:
+        """The classes that every sample gets a map of."""
+        wanted, several = _indices(self.which if self.classes is None else self.classes)
+        if not wanted:
+            raise ClassError("No class is given: name at least one.", field="class")
+        if several and self.classes is None and len(wanted) == batch > 1:
+            raise ClassError(
+                f"{batch} classes for {batch} inputs may mean two things: give labels= for one class per input, or"
+                " classes= for a map of each class on each input.",
+                field="class",
+            )
+        return wanted
 
-def _rows_of_scores(output: Tensor) -> tuple[int, int]:
-    if output.ndim != 2:
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSpecific(ClassChoice, Objective):
+    """min -2 (FT_c - mean_i FT_i): which positions raise class c above the others.
+
+    This is the paper's -FT_c + sum_{i != c} FT_i on logits less their mean, which softmax cannot tell from the
+    logits. As published (`published=True`), the sum follows whatever the classes' weights have in common, and two
+    classes may get the same map. A network with one logit has one class, 0: nothing stands beside it, so that the
+    logit itself is raised, min -FT.
+
+    Give one class, or several for a map each; `top=k` takes each sample's k best; `labels` takes one class per sample.
+    With nothing, each sample's best class.
+
+    >>> ClassSpecific(labels=[2, 0]).choose(torch.zeros(2, 3)).tolist()
+    [[2], [0]]
+    >>> ClassSpecific(classes=[2, 0]).choose(torch.zeros(2, 3)).tolist()
+    [[2, 0], [2, 0]]
+    """
+
+    published: bool = False
+
+    def losses(self, output: Tensor) -> Losses:
+        chosen = self.choose(output)
+        directions = (_published if self.published else _centred)(chosen, scores_of(output))
+        losses = tuple(Linear(direction) for direction in directions)
+        return Losses(losses, several=self.several, classes=chosen, signed=not self.published)
+
+
+def scores_of(output: Tensor) -> Tensor:
+    """The output as a row of scores per sample, (B, N); one number per sample is the one logit of its network."""
+    if output.ndim not in (1, 2):
         raise OutputError(
             f"The output has shape {tuple(output.shape)}, but a class needs one row of scores per input, "
             "(batch, classes): choose such an output with select=, or use ClassOblivious."
         )
-    return output.shape[0], output.shape[1]
+    return rows(output)
+
+
+def _best(top: Any, count: int) -> int:
+    """How many of the best classes are asked for."""
+    if top is None:
+        return 1
+    try:
+        wanted = operator.index(top)
+    except TypeError:
+        wanted = 0
+    if isinstance(top, bool) or not 1 <= wanted <= count:
+        raise ClassError(
+            f"The best {top} classes are asked for, but the network has {count}: give 1 to {count}.", field="top"
+        )
+    return wanted
 
 
 def _indices(classes: Any) -> tuple[list[int], bool]:
@@ -90,19 +138,24 @@ def _indices(classes: Any) -> tuple[list[int], bool]:
     if isinstance(classes, Tensor) or hasattr(classes, "tolist"):
         classes = classes.tolist()  # torch's and numpy's numbers and arrays
     several = isinstance(classes, Iterable) and not isinstance(classes, str)
+    listed = list(classes) if several else [classes]
     try:
-        return [operator.index(index) for index in (classes if several else [classes])], several
+        if any(isinstance(index, bool) for index in listed):  # a mask, or a switch that is none
+            raise TypeError
+        return [operator.index(index) for index in listed], several
     except TypeError as error:
         raise ClassError(f"{classes!r} names no class: give a whole number, or a list of them.") from error
 
 
-def _centred(chosen: Tensor, output: Tensor) -> Tensor:
-    """-2 (e_c - 1/N), one (B, N) direction per map."""
-    hot = torch.nn.functional.one_hot(chosen.T, output.shape[1]).to(output.dtype)
-    return -2 * (hot - 1 / output.shape[1])
+def _centred(chosen: Tensor, scores: Tensor) -> Tensor:
+    """-2 (e_c - 1/N), one (B, N) direction per map; a logit that is alone is its own measure."""
+    if scores.shape[1] == 1:
+        return _published(chosen, scores)
+    hot = torch.nn.functional.one_hot(chosen.T, scores.shape[1]).to(scores.dtype)
+    return -2 * (hot - 1 / scores.shape[1])
 
 
-def _published(chosen: Tensor, output: Tensor) -> Tensor:
+def _published(chosen: Tensor, scores: Tensor) -> Tensor:
     """1 - 2 e_c, one (B, N) direction per map."""
-    hot = torch.nn.functional.one_hot(chosen.T, output.shape[1]).to(output.dtype)
+    hot = torch.nn.functional.one_hot(chosen.T, scores.shape[1]).to(scores.dtype)
     return 1 - 2 * hot

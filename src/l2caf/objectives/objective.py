@@ -16,10 +16,13 @@ class Loss(abc.ABC):
     """A loss of the filtered output, one number per sample, (B, ...) -> (B,).
 
     A solver looks at its form only: `direction` where it is linear, `target` where it is a sum of squares, or neither.
+    It is made small: a positive weight marks what lowers it, a negative one what raises it. `signed` tells whether the
+    two are to be told apart in the picture.
     """
 
     direction: Tensor | None = None
     target: Tensor | None = None
+    signed: bool = True
 
     @abc.abstractmethod
     def __call__(self, output: Tensor) -> Tensor: ...
@@ -27,9 +30,10 @@ class Loss(abc.ABC):
 
 @dataclass(frozen=True)
 class LeastSquares(Loss):
-    """||target - o||^2; `target` has the shape of the output."""
+    """||target - o||^2; `target` has the shape of the output. How much a position matters is all that it tells."""
 
     target: Tensor = field()
+    signed = False
 
     def __call__(self, output: Tensor) -> Tensor:
         return (_precise(output) - _precise(self.target)).square().sum(dim=1)
@@ -61,12 +65,21 @@ class General(Loss):
 
 @dataclass(frozen=True)
 class Losses:
-    """What an objective asks of a batch: one loss for each map that is wanted, and the classes they stand for."""
+    """What an objective asks of a batch: one loss for each map that is wanted, and the classes they stand for.
+
+    With `signed` the map shows the positive part, what lowers the loss, so that to minimise and to maximise the same
+    thing give different pictures; without it the magnitude. None leaves it to the losses: linear and general ones are
+    signed, sums of squares are not.
+    """
 
     losses: tuple[Loss, ...]
     several: bool = False
     classes: Tensor | None = None  # (B, number of losses)
-    signed: bool = False  # a negative weight speaks against, so the map shows the positive part
+    signed: bool | None = None
+
+    @property
+    def keeps_sign(self) -> bool:
+        return any(loss.signed for loss in self.losses) if self.signed is None else self.signed
 
 
 class Objective(abc.ABC):

@@ -46,8 +46,5 @@ class Similarity(Objective):
             )
         to = to.expand(output.shape)
         if self.cosine:
-            return Losses(
-                (General(lambda found: -torch.nn.functional.cosine_similarity(found, to, dim=1)),),
-                signed=True,
-            )
-        return Losses((Linear(-to),), signed=True)
+            return Losses((General(lambda found: -torch.nn.functional.cosine_similarity(found, to, dim=1)),))
+        return Losses((Linear(-to),))

@@ -233,6 +233,11 @@ def select_output(returned: Any, select: Select, batch: int) -> Tensor:
 def _choose(returned: Any, select: Select) -> Any:
     if select is None:
         return returned
+    if isinstance(select, (bool, list, dict, set, slice, Tensor)):  # a tensor would take them for indices
+        raise OutputError(
+            f"select is a {type(select).__name__}: give a key, an index, or a function of what the network returns.",
+            field="select",
+        )
     try:
         return select(returned) if callable(select) else returned[select]
     except (KeyError, IndexError, TypeError, AttributeError) as error:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ..errors import InputError
+from ..images import as_photograph
 from .colors import Bytes, Floats, checked_heat, colors_of, resized
 from .marks import Box, draw_boxes, draw_contours
 
@@ -75,7 +76,7 @@ def colorize(
 def as_rgb(image: Picture) -> Bytes:
     """Any image as bytes (h, w, 3): Pillow, or an array (h, w[, 3 or 4]) of uint8 or of float in [0, 1]."""
     if isinstance(image, Image.Image):
-        return np.asarray(image.convert("RGB"))
+        return np.asarray(as_photograph(image))
     pixels: npt.NDArray[Any] = np.asarray(image)
     drawable = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4))
     if not drawable or pixels.size == 0:

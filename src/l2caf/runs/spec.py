@@ -30,6 +30,7 @@ class ModelSpec:
 
     embedding   taken for retrieval: of a classifier, what its last linear layer is given
     whole       shown all of each photograph, not only its centre
+    told        whether its output is an embedding, where somebody had to say so
     """
 
     name: str
@@ -37,12 +38,14 @@ class ModelSpec:
     device: str = "cpu"
     embedding: bool = False
     whole: bool = False
+    told: bool | None = None
 
     def build(self) -> Model:
         """Load it onto its device."""
         from ..networks.catalogue import load
 
         model = load(self.name, weights=self.weights)
+        model = model if self.told is None else model.told(embedding=self.told)
         model = model.as_embedding() if self.embedding else model
         return (model.whole() if self.whole else model).on(self.device)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,12 +93,14 @@ class AnimateResult:
     network: str
     film: Film
     picture: Path
+    assumed: Mapping[str, str]  # what was taken for granted about the network
 
     def as_dict(self) -> dict[str, Any]:
         shown = self.film
         return {
             "file": str(self.file),
             "network": self.network,
+            "assumed": dict(self.assumed),
             "layer": shown.layer,
             "about": shown.about,
             "outcome": str(shown.outcome),
@@ -116,6 +119,8 @@ def animate_filter(
     photograph = open_image(request.image)
     path = target(request.out, f"{request.image.stem}-converging", ending=".gif")
     model = model or request.network.load(progress)
+    if request.of_class:
+        model.check_has_classes()
     found = film(
         model,
         photograph,
@@ -128,7 +133,7 @@ def animate_filter(
         progress=progress,
     )
     found.save(path, request.style)
-    return AnimateResult(request.image, model.name, found, path)
+    return AnimateResult(request.image, model.name, found, path, model.assumed)
 
 
 def film(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,12 @@ from PIL import Image
 from ..errors import MethodError, OutputError
 from ..images import open_image, save_picture
 from ..methods.table import METHODS
-from ..networks.class_names import Prediction, probabilities
+from ..networks.class_names import Prediction
 from ..progress import Progress, silent
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
 from ..solution import Outcome
-from .explained import UNINFORMATIVE, photograph_title
+from .explained import EMPTY, UNINFORMATIVE, photograph_title
 from .network_choice import NetworkChoice
 from .outputs import target
 
@@ -100,12 +101,14 @@ class CompareResult:
     file: Path
     comparison: Comparison
     picture: Path
+    assumed: Mapping[str, str]  # what was taken for granted about the network
 
     def as_dict(self) -> dict[str, Any]:
         found = self.comparison
         return {
             "file": str(self.file),
             "network": found.network,
+            "assumed": dict(self.assumed),
             "layer": found.layer,
             "predicted": found.prediction.as_dict() if found.prediction else None,
             "class": found.about.as_dict() if found.about else None,
@@ -121,6 +124,8 @@ def compare_methods(
     photograph = open_image(request.image)
     path = target(request.out, f"{request.image.stem}-compare", ending=".png")
     model = model or request.network.load(progress)
+    if request.of_class:
+        model.check_has_classes()
     found = compare(
         model,
         photograph,
@@ -130,7 +135,7 @@ def compare_methods(
         progress=progress,
     )
     save_picture(found.sheet(request.style, heading=request.image.name), path)
-    return CompareResult(request.image, found, path)
+    return CompareResult(request.image, found, path, model.assumed)
 
 
 def compare(
@@ -144,21 +149,24 @@ def compare(
 ) -> Comparison:
     """Ask every method about one photograph; the network itself runs once.
 
-    The class-specific methods are asked about `of_class`, or about the best class.
+    The class-specific methods are asked about `of_class`, or about the best class. An embedding has no classes: it is
+    shown to the methods that ask about the whole output.
     """
+    if of_class is not None:
+        model.check_has_classes()
     ready = model.prepare(image)
-    keys = METHODS.default_in("compare")
+    keys = (METHODS.for_embeddings() if model.embedding else METHODS).default_in("compare")
     answers = []
     with model.run([ready], layer=layer, select=select) as recording:
         head, output = recording.head, recording.output
         prediction = model.predictions(output)[0]
         for done, key in enumerate(keys, start=1):
-            answers.append(_asked(METHODS[key].title, METHODS[key].make(classes=of_class), head))
+            entry = METHODS[key]
+            method = entry.make_for_embeddings() if model.embedding else entry.make(classes=of_class)
+            answers.append(_asked(entry.title, method, head))
             progress("comparing", done, len(keys))
     chosen = of_class if of_class is not None else prediction.index if prediction else None
-    about = None
-    if chosen is not None and output.ndim == 2:
-        about = Prediction(chosen, model.class_name(chosen), float(probabilities(output)[0, chosen]))
+    about = model.prediction_of(output, 0, chosen) if chosen is not None and output.ndim <= 2 else None
     return Comparison(ready.view, tuple(answers), prediction, about, str(head.layer), model.name)
 
 
@@ -180,4 +188,6 @@ def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:
         return note(one.refusal, view.size)
     if one.outcome == Outcome.UNINFORMATIVE:
         return note(UNINFORMATIVE, view.size)
+    if not heat.any():
+        return note(EMPTY, view.size)
     return style.draw(view, heat)

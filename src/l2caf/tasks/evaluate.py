@@ -36,6 +36,7 @@ from .network_choice import NetworkChoice
 if TYPE_CHECKING:
     from ..networks.model import Model
 
+CLASSES = ("labels", "predicted")  # what maps of a class can be about
 RESULTS, REPORT = "results.json", "report.html"
 PROTOCOLS = Table(
     "protocol",
@@ -50,6 +51,9 @@ class EvaluationRequest:
 
     dataset, root   a layout by name, and where it lies
     methods         none: those that the protocol asks unless told otherwise
+    classes         what maps of a class are about: the "labels" of the data, which then number the network's outputs,
+                    or what is "predicted", each image's best class; None for labels where their names are the
+                    network's, else there are no such maps
     part            of retrieval: which classes or pictures; None for what suits the layout
     limit           at most so many images, spread over all
     batch           images at once
@@ -63,6 +67,7 @@ class EvaluationRequest:
     protocol: str = "localisation"
     part: str | None = None
     methods: tuple[str, ...] = ()
+    classes: str | None = None
     view: str = "crop"
     limit: int | None = None
     batch: int = SIZE
@@ -70,6 +75,8 @@ class EvaluationRequest:
     def __post_init__(self) -> None:
         check_view(self.view)
         PROTOCOLS[self.protocol], datasets.LAYOUTS[self.dataset]
+        if self.classes not in (None, *CLASSES):
+            raise InputError(f"There is no choice {self.classes!r}: take one of {', '.join(CLASSES)}.", field="classes")
 
 
 @dataclass(frozen=True)
@@ -100,14 +107,13 @@ def evaluate_localisation(request: EvaluationRequest, executor: Executor | None,
     """How well the maps find the objects."""
     if request.part is not None:
         raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="part")
-    methods = METHODS.checked(request.methods or METHODS.default_in("evaluate"))
+    METHODS.checked(request.methods or METHODS.default_in("evaluate"))
     dataset = datasets.read(request.dataset, request.root).limit(request.limit)
     model = request.network.load(progress)
+    about = _about(request, dataset, model)
+    methods, left_out = _fitting(request, model, about)
     work = Localization(
-        methods=methods,
-        view=request.view,
-        labels_are_classes=_labels_are_classes(request.dataset, dataset.class_names, model.class_names),
-        layer=request.network.layer,
+        methods=methods, view=request.view, labels_are_classes=about == "labels", layer=request.network.layer
     )
     spec = RunSpec.of(work, request.network.spec(), loaded=model)
     file = run(spec, dataset.samples, request.out, size=request.batch, executor=executor, progress=progress)
@@ -117,6 +123,9 @@ def evaluate_localisation(request: EvaluationRequest, executor: Executor | None,
         dataset=dataset.name,
         network=model.name,
         published=localisation_table(request.dataset),
+        about=about,
+        left_out=left_out,
+        assumed=model.assumed,
     )
     _write(request.out / RESULTS, result.as_dict())
     title = f"{result.network} on {result.dataset}: where do its maps lie?"
@@ -133,10 +142,19 @@ def evaluate_localisation(request: EvaluationRequest, executor: Executor | None,
 
 def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
     """What an embedding retrieves, and where it looks."""
+    if request.classes is not None:
+        raise InputError("Retrieval asks about no class: leave it out.", field="classes")
     methods = retrieval.ordered(request.methods or retrieval.DEFAULT_METHODS)
     dataset, part = part_of(request.dataset, request.root, part=request.part, network=request.network.network)
     dataset = dataset.limit(request.limit)
-    model = request.network.load(progress).as_embedding()
+    model = request.network.load(progress)
+    if "output" in model.assumed:
+        raise InputError(
+            f"Nothing says whether {model.name} gives an embedding or scores of classes, of which pooled features would"
+            " be compared: say which.",
+            field="embedding",
+        )
+    model = model.as_embedding()
     work = Retrieval(methods=methods, view=request.view, layer=request.network.layer)
     spec = RunSpec.of(work, request.network.spec(embedding=True), loaded=model)
     file = run(spec, dataset.samples, request.out, size=request.batch, executor=executor, progress=progress)
@@ -163,11 +181,37 @@ def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, pr
     return Evaluation(result, page)
 
 
-def _labels_are_classes(dataset: str, theirs: Mapping[int, str], ours: tuple[str, ...]) -> bool:
-    """Whether the labels number the network's outputs: by definition, or because the names agree."""
-    if not datasets.LAYOUTS[dataset].own_classes:
-        return True
-    return bool(ours) and all(label < len(ours) and ours[label] == name for label, name in theirs.items())
+def _about(request: EvaluationRequest, dataset: Dataset, model: Model) -> str | None:
+    """What maps of a class are about: as told, or the labels where their names are those of the network's classes."""
+    if request.classes is not None:
+        model.check_has_classes(field="classes")
+        return request.classes
+    theirs, ours = dataset.class_names, model.class_names
+    agree = bool(theirs) and all(label < len(ours) and ours[label] == name for label, name in theirs.items())
+    return "labels" if agree and not model.embedding else None
+
+
+def _fitting(request: EvaluationRequest, model: Model, about: str | None) -> tuple[tuple[str, ...], str]:
+    """The methods that can be asked, and the sentence on those that cannot; one that was named is refused."""
+    asked = METHODS.checked(request.methods or METHODS.default_in("evaluate"))
+    if model.embedding:
+        fitting = tuple(key for key in asked if "embeddings" in METHODS[key].fits)
+        why = f"{model.name} gives an embedding, whose numbers are no classes"
+    else:
+        fitting = tuple(key for key in asked if about is not None or METHODS[key].about == "output")
+        why = (
+            f"nothing says that the labels of {request.dataset} are classes of {model.name}: give the classes as labels"
+            " if they number its outputs, or as predicted for maps of each image's best class"
+        )
+    rest = [key for key in asked if key not in fitting]
+    if not rest:
+        return fitting, ""
+    titles = ", ".join(METHODS[key].short for key in rest)
+    if request.methods:
+        raise InputError(
+            f"Maps of a class ({titles}) cannot be measured: {why}.", field="method" if model.embedding else "classes"
+        )
+    return fitting, f"maps of a class ({titles}) and top-1: {why}."
 
 
 def _telling(tables: Mapping[str, MethodTable], dataset: Dataset, work: MapWork, model: Model) -> dict[str, list[Tile]]:

@@ -80,6 +80,7 @@ class ExplainResult:
     method: str
     written: tuple[Written, ...]
     failed: tuple[Failed, ...]
+    assumed: Mapping[str, str]  # what was taken for granted about the network
     page: Path | None = None  # lists them, where there are several
 
     def nothing(self, *, where: str) -> str:
@@ -93,6 +94,7 @@ class ExplainResult:
             **({} if self.written else {"error": self.nothing(where="see 'failed'")}),
             "network": self.network,
             "method": self.method,
+            "assumed": dict(self.assumed),
             "images": [one.as_dict() for one in self.written],
             "failed": [one.as_dict() for one in self.failed],
             **({"page": str(self.page)} if self.page else {}),
@@ -128,6 +130,7 @@ def explain_photographs(
             request.asked.title,
             tuple(written[name] for name in named if name in written),
             tuple(failed),
+            model.assumed,
             request.out / PAGE if run and written else None,
         )
         if result.page:

@@ -39,6 +39,8 @@ class Map:
             return UNINFORMATIVE
         if self.outcome == Outcome.NON_FINITE:
             return "no map: the network gave NaN or infinity"
+        if not self.heat.any():
+            return f"{self.about}: {EMPTY}" if self.about else EMPTY
         return str(self.about) if self.about else "where it looked"
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,6 +68,7 @@ class Map:
 
 
 UNINFORMATIVE = "uninformative: no place matters more than another"
+EMPTY = "no place speaks for it"
 
 
 @dataclass(frozen=True)
@@ -127,8 +130,10 @@ class Explained:
 
 
 def photograph_title(prediction: Prediction | None) -> str:
-    """What the network takes the photograph for."""
-    return f"seen as {prediction}" if prediction else "photograph"
+    """What the network takes the photograph for; a single score is no verdict."""
+    if prediction is None:
+        return "photograph"
+    return f"seen as {prediction}" if prediction.probability is not None else str(prediction)
 
 
 @dataclass(frozen=True)

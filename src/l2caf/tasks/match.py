@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,13 +61,17 @@ class MatchResult:
     gallery: int  # pictures that were searched
     failed: tuple[Failed, ...]
     picture: Path
+    compares: str  # what of the network's, in words
+    assumed: Mapping[str, str]  # what was taken for granted about the network
 
     def as_dict(self) -> dict[str, Any]:
         found, contrast = self.matches, self.matches.contrast
         return {
             "query": str(found.query),
             "network": found.network,
+            "assumed": dict(self.assumed),
             "layer": found.layer,
+            "compares": self.compares,
             "compared_by": found.unit,
             "gallery": self.gallery,
             "neighbours": [
@@ -110,7 +115,7 @@ def match_pictures(
     from ..retrieval.index import CACHE, open_gallery
     from ..retrieval.match import match
 
-    model = model or request.network.load(progress).as_embedding()
+    model = (model or request.network.load(progress)).as_embedding()
     spec = RunSpec.of(Embedding(), request.network.spec(embedding=True), loaded=model)
     found = open_gallery(request.gallery, files, spec, cache=request.out / CACHE, executor=executor, progress=progress)
     failed = tuple(Failed(found.files[bad.name], InputError(bad.message)) for bad in found.bad)
@@ -127,7 +132,7 @@ def match_pictures(
     )
     name = f"{cut_name(request.query.stem, LONGEST_STEM)}-match"
     picture = save_picture(sheet(matches, request.style), request.out / f"{name}.png")
-    result = MatchResult(matches, len(found.index), failed, picture)
+    result = MatchResult(matches, len(found.index), failed, picture, model.compares, model.assumed)
     write_json(request.out / f"{name}.json", result.as_dict(), indent=2)
     return result
 

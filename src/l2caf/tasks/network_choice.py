@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 class NetworkChoice:
     """A network by its name.
 
-    weights  a local file in place of the published weights
-    layer    where the map is taken; None for the last one
-    select   which part of the network's answer is explained: a key or an index, where it gives several
-    whole    show the network all of the photograph, not its centre
-    device   auto for the fastest here
+    weights    a local file in place of the published weights
+    layer      where the map is taken; None for the last one
+    select     which part of the network's answer is explained: a key or an index, where it gives several
+    whole      show the network all of the photograph, not its centre
+    device     auto for the fastest here
+    embedding  whether its output is an embedding, and no row of class scores; None for what is known of it
     """
 
     network: str = DEFAULT
@@ -32,6 +33,7 @@ class NetworkChoice:
     select: str | int | None = None
     whole: bool = False
     device: str = "auto"
+    embedding: bool | None = None
 
     def load(self, progress: Progress = silent) -> Model:
         """Load it; whoever asks several things of it loads it once."""
@@ -42,12 +44,13 @@ class NetworkChoice:
             ours = "weights" if isinstance(error, WeightsError) and self.weights else "network"
             error.field = error.field or ours
             raise
+        model = model if self.embedding is None else model.told(embedding=self.embedding)
         return model.whole() if self.whole else model
 
     def spec(self, *, embedding: bool = False) -> ModelSpec:
         """The same for a run, whose blocks may be done elsewhere."""
         weights = None if self.weights is None else str(self.weights)
-        return ModelSpec(self.network, weights, self.device, embedding, self.whole)
+        return ModelSpec(self.network, weights, self.device, embedding, self.whole, self.embedding)
 
 
 def part_named(text: str | None) -> str | int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from PIL import Image
 
 from ..errors import ClassError, InputError, MethodError
-from ..networks.class_names import Prediction, probabilities
+from ..networks.class_names import Prediction
 from ..preprocessing import Input
 from ..rendering.style import Style, box_of
 from ..runs.rows import Row
@@ -184,8 +184,7 @@ def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, *, sign
     heats = heats.reshape(-1, *heats.shape[-2:])
     about: list[Prediction | None] = [None] * len(heats)
     if heatmap.classes is not None:
-        chances = probabilities(output)[index]
-        about = [Prediction(int(c), model.class_name(int(c)), float(chances[int(c)])) for c in heatmap.classes[index]]
+        about = [model.prediction_of(output, index, chosen) for chosen in heatmap.classes[index].tolist()]
     if heatmap.solution is None:
         return tuple(Map(heat, who, box=box_of(heat)) for heat, who in zip(heats, about, strict=True))
     solution = heatmap.solution

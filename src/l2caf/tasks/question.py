@@ -87,13 +87,25 @@ class Question:
         return f"{FILTERS[self._filter].title}, {kind}{', as published' if self._published else ''}"
 
     def as_method(self, model: Model | None = None) -> Method:
-        """Make the method; names of classes are looked up in `model`."""
-        entry, classes = METHODS[self.method], self._numbers(model) or None
+        """Make the method; names of classes are looked up in `model`, and one that gives embeddings has none."""
+        entry = METHODS[self.method]
+        if model is not None and model.embedding:
+            self._check_no_class(model)
+            if not entry.is_filter:
+                return entry.make_for_embeddings()
+        classes = self._numbers(model) or None
         if not entry.is_filter:
             return entry.make(classes=classes, top=self.top)
         from ..methods.attention_filter import AttentionFilter
 
         return AttentionFilter(self._objective(classes), FILTERS[self._filter].load()(), self._solver())
+
+    def _check_no_class(self, model: Model) -> None:
+        """Refuse what is asked about a class, by the setting that asks it."""
+        asked = {"class": bool(self.classes), "top": self.top is not None, "published": self._published}
+        asked |= {"method": "embeddings" not in METHODS[self.method].fits, "signed": self.about_a_class}
+        for field in (name for name, given in asked.items() if given):
+            model.check_has_classes(field=field)
 
     def _numbers(self, model: Model | None) -> list[int]:
         texts = [one for one in self.classes if isinstance(one, str)]
@@ -115,7 +127,7 @@ class Question:
 
         if self.is_class_oblivious:
             return ClassOblivious()
-        return ClassSpecific(classes, self.top, published=self._published)
+        return ClassSpecific(classes=classes, top=self.top, published=self._published)
 
     def _solver(self) -> Solver:
         made = SOLVERS[self.solver].load()

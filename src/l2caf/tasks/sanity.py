@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from ..errors import ImageError, InputError
+from ..errors import ImageError, InputError, MethodError
 from ..files import write_json
 from ..images import open_image, save_picture
 from ..methods.table import METHODS
@@ -26,7 +26,10 @@ from .samples import SAMPLES, sample_path
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ..evaluation.sanity import MakesMethod
     from ..evaluation.verdicts import Sanity
+    from ..methods.method import Method
+    from ..methods.table import MethodEntry
     from ..networks.model import Model
 
 LEAST = 3  # photographs; with fewer there is too little to compare with, and the installed ones join in
@@ -64,12 +67,14 @@ class SanityResult:
     photographs: tuple[str, ...]
     found: Sanity
     written: tuple[Path, ...]
+    assumed: Mapping[str, str]  # what was taken for granted about the network
 
     def as_dict(self) -> dict[str, Any]:
         return {**self._measured(), "written": [str(path) for path in self.written]}
 
     def _measured(self) -> dict[str, Any]:
-        return {"network": self.network, "photographs": list(self.photographs), **self.found.as_dict()}
+        known = {"network": self.network, "assumed": dict(self.assumed), "photographs": list(self.photographs)}
+        return {**known, **self.found.as_dict()}
 
     def write(self, view: Image.Image) -> None:
         """Write the numbers, the curves, and the maps of the first photograph."""
@@ -101,7 +106,7 @@ def _checked(
     found = sanity_check(
         model.network,
         batch,
-        methods=METHODS.checked(request.methods),
+        methods=_makers(model, request.methods),
         seeds=request.seeds,
         stages=cascade(model.network, batch, stages=request.stages or None),
         layer=request.network.layer,
@@ -109,9 +114,24 @@ def _checked(
         progress=progress,
     )
     files = tuple(request.out / name for name in ("sanity.json", "sanity.png", "sanity-maps.png"))
-    result = SanityResult(model.name, tuple(photographs), found, files)
+    result = SanityResult(model.name, tuple(photographs), found, files, model.assumed)
     result.write(model.view(next(iter(photographs.values()))))
     return result
+
+
+def _makers(model: Model, keys: Sequence[str]) -> Sequence[str] | dict[str, MakesMethod]:
+    """What makes each method; an embedding has no classes, so that those about a class alone are refused."""
+    checked = METHODS.checked(keys)
+    return {key: _for_embeddings(METHODS[key]) for key in checked} if model.embedding else checked
+
+
+def _for_embeddings(entry: MethodEntry) -> MakesMethod:
+    def make(classes: Sequence[int]) -> Method:
+        if "embeddings" not in entry.fits:
+            raise MethodError(f"{entry.title} is about a class, and an embedding has none.")
+        return entry.make_for_embeddings()
+
+    return make
 
 
 def _photographs(request: SanityRequest, skipped: Skipped) -> dict[str, Image.Image]:
