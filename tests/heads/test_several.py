@@ -51,7 +51,8 @@ def test_several_layers_are_recorded_in_one_run() -> None:
     forward = network[0].forward
     network[0].forward = lambda x: (calls.append(1), forward(x))[1]
     found = l2caf.record(network, pixels(), layer=["1", "2"])
-    assert len(calls) == 2  # one to look at the layers, one to record; all else is re-run from the cuts on
+    # One to look at the layers, one to record, one to verify each cut, once; all else is re-run from the cuts on.
+    assert len(calls) == 4
     assert all(isinstance(head, PlannedHead) for head in found.heads)
 
 
