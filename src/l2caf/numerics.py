@@ -26,9 +26,24 @@ def rows(values: Tensor) -> Tensor:
 
 
 def agree(a: Tensor, b: Tensor, *, slack: float = 1.0) -> bool:
-    """Tell whether two computations of the same thing agree to within their precision."""
+    """Tell whether two computations of the same thing agree to within their precision.
+
+    >>> agree(torch.ones(2, 3), torch.ones(2, 3)), agree(torch.ones(2, 3), torch.ones(2, 4))
+    (True, False)
+    """
+    return a.shape == b.shape and bool(agreeing(a.reshape(1, -1), b.reshape(1, -1), slack=slack).all())
+
+
+def agreeing(a: Tensor, b: Tensor, *, slack: float = 1.0) -> Tensor:
+    """Tell for which samples two computations of the same thing agree, each on its own scale: (B,).
+
+    >>> agreeing(torch.tensor([[1e-6, 0.0], [1.0, 0.0]]), torch.tensor([[2e-6, 0.0], [1.0, 0.0]]))
+    tensor([False,  True])
+    """
+    if a.shape != b.shape:
+        return torch.zeros(b.shape[0], dtype=torch.bool, device=b.device)
     tolerance = max(slack * AGREE, 4 * torch.finfo(b.dtype).eps)
-    a, b = a.detach().double(), b.detach().double()
-    scale = b.abs().nan_to_num(0, 0, 0).max().clamp_min(1e-30) if b.numel() else 1.0
+    a, b = rows(a.detach()).double(), rows(b.detach()).double()
+    scale = b.abs().nan_to_num(0, 0, 0).amax(dim=1, keepdim=True).clamp_min(1e-30) if b.numel() else 1.0
     same = ((a - b).abs() <= tolerance * scale) | (a == b) | (a.isnan() & b.isnan())
-    return bool(same.all())
+    return same.all(dim=1)

@@ -21,6 +21,7 @@ from .heads.head import Head
 from .heads.plan import Plan, Taken, make_plan
 from .heads.planned import PlannedHead
 from .heads.recorded import RecordedHead
+from .recording.arranged import Arranged, has_hooks
 from .recording.borrow import Call, borrowed, forwards_replaced, unwrap, watching
 from .recording.inputs import Arguments, Inputs, Select, is_plain
 from .recording.knowledge import Knowledge, forget, knowledge_of
@@ -112,8 +113,11 @@ class _Run:
         noted = {one.module: one for one in taken}
         if len(noted) < len(taken):
             return None  # two calls of one module: its recording tells them apart
-        watched = watching(noted, returned=lambda call, output: noted[call.module].note(call, output))
-        with forwards_replaced(watched, as_owner=True), torch.no_grad():
+        # What a hook of the owner's makes of the layer's output is the map.
+        hooked = {module: Arranged(last=one.noting) for module, one in noted.items() if has_hooks(module)}
+        plain = [module for module in noted if module not in hooked]
+        watched = watching(plain, returned=lambda call, output: noted[call.module].note(call, output))
+        with forwards_replaced(watched, hooks=hooked, as_owner=True), torch.no_grad():
             returned = self.arguments.call(self.network)
         heads = []
         for one, (layer, call) in zip(taken, wanted, strict=True):

@@ -51,8 +51,9 @@ def test_several_layers_are_recorded_in_one_run() -> None:
     forward = network[0].forward
     network[0].forward = lambda x: (calls.append(1), forward(x))[1]
     found = l2caf.record(network, pixels(), layer=["1", "2"])
-    # One to look at the layers, one on all slabs, one to record; all else is re-run from the cuts on.
-    assert len(calls) == 3
+    # One to look at the layers, one on all slabs, one to record, one to verify each cut, once; all else is re-run from
+    # the cuts on.
+    assert len(calls) == 5
     assert all(isinstance(head, PlannedHead) for head in found.heads)
 
 

@@ -22,6 +22,7 @@ from torch import nn
 
 from ..errors import NetworkError
 from . import process
+from .arranged import Arranged
 from .buffers import Buffers
 from .bystanders import Bystanders, in_this_thread, wait_for
 from .changes import Changes
@@ -297,16 +298,24 @@ os.register_at_fork(after_in_child=_only_this_thread)
 class forwards_replaced:  # noqa: N801 - used like a function
     """Let each module's forward be another function for a while, in this thread; others call the module's own.
 
-    On a network on loan this is one run. `as_owner` says that it may stand for the forward that the owner asked for,
-    which is the first such run: the owner's hooks see that one, and it leaves what it writes into buffers.
+    `hooks` says what becomes of modules' hooks meanwhile. On a network on loan this is one run. `as_owner` says that it
+    may stand for the forward that the owner asked for, which is the first such run: the owner's hooks see that one, and
+    it leaves what it writes into buffers.
     """
 
     _loan: Loan | None = None
     _changes: Changes | None = None
     _held = False
 
-    def __init__(self, replacements: Mapping[nn.Module, Forward], *, as_owner: bool = False) -> None:
+    def __init__(
+        self,
+        replacements: Mapping[nn.Module, Forward],
+        *,
+        hooks: Mapping[nn.Module, Arranged] | None = None,
+        as_owner: bool = False,
+    ) -> None:
         self._replacements = replacements
+        self._hooks = hooks or {}
         self._as_owner = as_owner
 
     def __enter__(self) -> None:
@@ -320,6 +329,8 @@ class forwards_replaced:  # noqa: N801 - used like a function
             self._length, self._changes = len(changes), changes
             for module, forward in self._replacements.items():
                 changes.set(module.__dict__, "forward", in_this_thread(forward, module.forward))
+            for module, arranged in self._hooks.items():
+                arranged.arrange(module, changes)
         except BaseException:
             self._put_back()
             raise

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, LayerError, NetworkError
-from ..numerics import agree
+from ..numerics import agreeing
 from .borrow import Call, unwrap
-from .inputs import Arguments, Inputs, Select, select_output
+from .inputs import Arguments, Inputs, Select, is_plain, select_output
 from .knowledge import forget, knowledge_of
 from .layers import Layer, find_layer, module_named
 from .layout import Layout
-from .storage import Keeping
-from .tape import Tape
+from .storage import Keeping, StandIn
+from .tape import Given, Tape
+
+SOME = 4096  # numbers of a large value that are looked at: enough to tell whether it moves, and along a line
+
+
+class Seen(dict[Call, Tensor]):
+    """The outputs of later module calls in one run, where they are small beside the map, and of the network.
+
+    `given` has what later calls were given where no module returned it (a mean by a function, for one), `parts` some
+    numbers of what is large. `order` has them all, in the order of time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[Call, Tensor] = {}
+        self.parts: dict[Call, Tensor] = {}
+        self.order: list[Call] = []
+
+    def whole(self, call: Call) -> Tensor | None:
+        """All numbers of a call, or None where not all were kept."""
+        found = self.get(call)
+        return self.given.get(call) if found is None else found
+
+    def some(self, call: Call) -> Tensor | None:
+        """What was kept of a call: all of it, or some of its numbers, which are always the same ones."""
+        found = self.whole(call)
+        return self.parts.get(call) if found is None else found
 
 
 class Replay:
@@ -42,7 +69,7 @@ class Replay:
         self.arguments = inputs if isinstance(inputs, Arguments) else Arguments.of(inputs)
         self.select = select
         self.evaluations = 0  # how often what follows the layer was computed
-        self.observed: dict[Call, Tensor] = {}  # what the modules after the layer gave, where it is small
+        self.observed = Seen()  # what the modules after the layer gave
         self._given = tape  # of a run that was recorded already, at this layer
         try:
             self._start(find_layer(self.network, self.arguments, layer, call=call, select=select, layout=layout))
@@ -78,21 +105,59 @@ class Replay:
         returned = self.tape.run_whole(lambda features: self.layer.layout.weigh(features, weights))
         return self.output_of(returned, None)
 
-    def observe(self, weights: Tensor) -> dict[Call, Tensor]:
-        """Return the outputs of the later module calls, in order, that are small beside the map, and of the network."""
-        seen: dict[Call, Tensor] = {}
+    def observe(self, weights: Tensor) -> Seen:
+        """Return what the later module calls are given and return, in order, and what the network returns."""
+        seen = Seen()
         largest = self.features[0].numel() * (self.layer.layout.frames or 1) // 4
+        weighed = self.layer.layout.weigh(self.features, weights)
+        latest: Any = weighed
 
-        def note(call: Call, output: Any) -> None:
-            fits = isinstance(output, Tensor) and output.is_floating_point() and output.shape[:1] == (self.batch,)
-            if fits and self.tape.computes(call) and output[0].numel() <= largest:
-                seen[call] = output.clone()  # the next module may write into it
+        def note(call: Call, value: Any) -> None:
+            nonlocal latest
+            is_given = isinstance(call, Given)
+            # As good as always a module is given what another one returned, be it flattened, or a view of the map.
+            known = is_given and (_share(value, weighed) or (_share(value, latest) and value.numel() == latest.numel()))
+            if not is_given:
+                latest = value
+            fits = isinstance(value, Tensor) and value.is_floating_point() and value.shape[:1] == (self.batch,)
+            if known or not fits or isinstance(value, StandIn) or not self.tape.computes(call) or not value.numel():
+                return
+            seen.order.append(call)
+            if value[0].numel() > largest:
+                seen.parts[call] = _some_of(value)
+            else:  # a copy, since the next module may write into it
+                (seen.given if is_given else seen)[call] = value.clone()
 
         with torch.no_grad():
             self.evaluations += 1
-            weighed = self.layer.layout.weigh(self.features, weights)
             seen[OUTPUT] = self.output_of(self.tape.run(weighed, observe=note), None)
+        seen.order.append(OUTPUT)
         return seen
+
+    @cached_property
+    def probe_weights(self) -> Tensor:
+        """A random filter of either sign, the same for every sample, so that none depends on its place in the batch.
+
+        Its mean is well below 1: about 1 a mean over many positions would hardly move, and a rectifier after it would
+        look straight.
+        """
+        return self.random_weights(-3.0, 1.0)
+
+    @cached_property
+    def probed(self) -> Seen:
+        """What the later calls are given and return at that filter."""
+        return self.observe(self.probe_weights)
+
+    def random_weights(self, lowest: float, highest: float) -> Tensor:
+        """Weights between two numbers, of a seed: (B, positions), the same for every sample."""
+        random = torch.rand(1, self.positions, generator=torch.Generator().manual_seed(0))
+        return (lowest + (highest - lowest) * random).to(self.features.device).repeat(self.batch, 1)
+
+    def put(self, call: Call, value: Tensor) -> Tensor:
+        """Return the output with nothing filtered, but with another value in one place after the layer."""
+        with torch.no_grad():
+            self.evaluations += 1
+            return self.output_of(self.tape.run(self.features.clone(), instead=(call, value)), None)
 
     def from_call(self, call: Call) -> Tape:
         """Return a tape that is cut at a later call, so that a re-run computes only what follows that."""
@@ -117,7 +182,7 @@ class Replay:
         with torch.no_grad():
             self.tape.run(self.features.clone(), observe=lambda call, _: calls.append(call))
         for call in reversed(calls):
-            if call.module is module and self.tape.computes(call):
+            if call.module is module and not isinstance(call, Given) and self.tape.computes(call):
                 return call
         raise LayerError(f"Module {name!r} does not run after layer {self.layer}: choose one that does.")
 
@@ -129,12 +194,13 @@ class Replay:
         ways = list(Keeping)
         # How much a tape must keep where a lean one was found wanting.
         for keeping in ways[ways.index(known.get("keeping", layer.name) or Keeping.LEAN) :]:
-            if self._record(keeping):
+            if self._record(keeping) and self._is_verified(keeping):
                 known.put("keeping", layer.name, keeping)
                 return
         raise NetworkError(
             "The network gives another output when it is run again on the same input, so no filter can be judged: "
-            "switch off what is random in its forward pass."
+            "switch off what is random in its forward pass (dropout that runs in evaluation mode, noise), or what it "
+            "remembers from one run to the next."
         )
 
     def _record(self, keeping: Keeping) -> bool:
@@ -162,7 +228,31 @@ class Replay:
             if keeping is Keeping.NOTHING:
                 raise
             return False
-        return agree(self.observed[OUTPUT], self.output)
+        return not tape.lacking and bool(agreeing(self.observed[OUTPUT], self.output).all())
+
+    def _is_verified(self, keeping: Keeping) -> bool:
+        """Tell whether a re-run is the whole network also at a random filter, where errors of a tape show.
+
+        Once for each network, layer and kind of input. A function that selects the output cannot be told from another.
+        """
+        known = knowledge_of(self.network)
+        key = (self.layer.name, self.layer.call, keeping, self.arguments.signature(), self.select)
+        if is_plain(self.select) and known.get("verified", key):
+            return True
+        self.__dict__.pop("probed", None)  # of a tape that was found wanting
+        with torch.no_grad():
+            whole = self.whole(self.probe_weights)
+        try:
+            replayed = self.probed[OUTPUT]
+        except Exception:
+            if keeping is Keeping.NOTHING:
+                raise
+            return False
+        if self.tape.lacking or not bool(agreeing(replayed, whole).all()):
+            return False
+        if is_plain(self.select):
+            known.put("verified", key, True)
+        return True
 
     def output_of(self, returned: Any, until: Call | None) -> Tensor:
         """Take the tensor of interest out of what a run returned."""
@@ -178,3 +268,18 @@ class _OutdatedError(NetworkError):
 
 
 OUTPUT = Call(nn.Identity(), -1)  # stands for the network's own output among the later calls
+MEAN = Call(nn.Identity(), -1)  # and this for the map's mean over its positions, by whatever it is computed
+
+
+def _some_of(value: Tensor) -> Tensor:
+    """Some numbers of each sample of a large value, the same ones whenever it has this size: (B, SOME)."""
+    flat = value.reshape(len(value), -1)
+    places = torch.randint(flat.shape[1], (SOME,), generator=torch.Generator().manual_seed(flat.shape[1]))
+    return flat[:, places.to(flat.device)]
+
+
+def _share(one: Any, other: Any) -> bool:
+    """Whether two tensors are views of the same numbers."""
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return False
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()

@@ -1,29 +1,39 @@
 """What a recording keeps of the calls before its cut: references, copies, or nothing.
 
 References lean on CPython's reference counts: a value that nobody else holds when the cut returns can be read by
-nobody, so a stand-in takes its place. A re-run with nothing filtered catches it where that is wrong.
+nobody, so a stand-in takes its place. Whatever is computed from a stand-in is one as well, so that none can vanish in a
+comparison; and a re-run at a random filter is compared with the whole network (`replay.py`).
 """
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import sys
+from collections.abc import Callable, Iterator
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 
 class Noted:
     """A finished call with what it returned, or with a stand-in once nobody can read that any more."""
 
-    __slots__ = ("held", "module", "shape_of", "value", "version")
+    __slots__ = ("held", "module", "shape_of", "value", "versions")
 
     def __init__(self, module: nn.Module, value: Any) -> None:
         self.module = module
-        self.value = value
+        self.take(value)
+
+    def take(self, value: Any) -> None:
+        """Note what the call returned; a container is noted as it is now, since others may put more into it."""
         self.held = isinstance(value, Tensor)
-        self.version = 0
+        self.value = value if self.held else rebuilt(value)
+        self.versions: list[tuple[Tensor, int]] = []
         self.shape_of: tuple[torch.Size, torch.dtype, torch.device] | None = None
 
     def is_read(self) -> bool:
@@ -45,9 +55,12 @@ class Noted:
             answer.held = False
             return answer
         answer = Noted(self.module, self.value)
-        if answer.held:
-            answer.version = self.value._version
+        answer.versions = [(tensor, tensor._version) for tensor in tensors_in(self.value)]
         return answer
+
+    def written_into(self) -> bool:
+        """Tell whether somebody wrote into a tensor of the value since it was settled."""
+        return any(tensor._version != version for tensor, version in self.versions)
 
 
 class Frames:
@@ -88,12 +101,85 @@ class Keeping(Enum):
 
 
 def copied(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.clone()
-    return torch.utils._pytree.tree_map_only(Tensor, Tensor.clone, value)
+    """A copy of a value, its tensors included."""
+    return value.clone() if isinstance(value, Tensor) else rebuilt(value, Tensor.clone)
+
+
+def rebuilt(value: Any, of_tensor: Callable[[Tensor], Tensor] = lambda tensor: tensor) -> Any:
+    """The same containers made anew (lists, dicts, tuples, dataclasses), with a function applied to each tensor.
+
+    >>> features = [torch.zeros(1)]
+    >>> kept = rebuilt({"features": features})
+    >>> features.append(torch.ones(1))
+    >>> len(kept["features"]), kept["features"][0] is features[0]
+    (1, True)
+    """
+
+    def leaf(one: Any) -> Any:
+        if isinstance(one, Tensor):
+            return of_tensor(one)
+        if not _has_fields(one):
+            return one
+        anew = copy.copy(one)
+        for name, field in vars(one).items():
+            object.__setattr__(anew, name, rebuilt(field, of_tensor))
+        return anew
+
+    return pytree.tree_map(leaf, value)
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors in a value, also inside its containers."""
+    for one in pytree.tree_leaves(value):
+        if isinstance(one, Tensor):
+            yield one
+        elif _has_fields(one):
+            for field in vars(one).values():
+                yield from tensors_in(field)
+
+
+def _has_fields(value: Any) -> bool:
+    is_record = dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace)
+    return is_record and not isinstance(value, type) and hasattr(value, "__dict__")
+
+
+class StandInReadError(BaseException):
+    """Somebody looked at the numbers of a stand-in; no `except Exception` of a network catches it."""
+
+
+class StandIn(Tensor):
+    """Takes the place of a value that nobody reads: what is computed from it is a stand-in too, and to look at its
+    numbers, or to write them into another tensor, ends the run."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _LOOKS or (kwargs and kwargs.get("out") is not None):
+            raise StandInReadError
+        writes = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
+        if writes and not isinstance(args[0], StandIn):
+            raise StandInReadError
+        # A mask decides the shape of what it picks.
+        if name == "__getitem__" and any(one.dtype == torch.bool for one in tensors_in(args[1])):
+            raise StandInReadError
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+_LOOKS = frozenset(
+    "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __contains__ __dlpack__ equal "
+    "allclose is_nonzero nonzero argwhere unique unique_consecutive masked_select bincount".split()
+)
+_WRITES = frozenset(
+    f"__i{name}__" for name in "add sub mul matmul truediv floordiv mod pow and or xor lshift rshift".split()
+) | {"__setitem__"}
 
 
 def stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a tensor that takes no memory and shows itself wherever it is read: all NaN."""
+    """Return a tensor that takes no memory and shows itself wherever it is read."""
     filler = float("nan") if dtype.is_floating_point else 0
-    return torch.full((), filler, dtype=dtype, device=device).expand(shape)
+    return torch.full((), filler, dtype=dtype, device=device).expand(shape).as_subclass(StandIn)
+
+
+def holds_stand_in(value: Any) -> bool:
+    """Tell whether a value was computed from a stand-in."""
+    return any(isinstance(tensor, StandIn) for tensor in tensors_in(value))

@@ -3,27 +3,33 @@
 While the network runs, every module call that finishes before the cut is noted, unless it lies inside another
 such call. To run the network again with another value at the cut, the noted calls return what they returned
 before, the cut returns the new value, and only what comes after it is computed. Nothing is known of the
-architecture: skip connections, functional glue and modules that are called many times all work.
+architecture: skip connections, functional glue and modules that are called many times all work. What a call returned is
+what the rest of the network received, so it is taken after the owner's hooks on that module.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import NetworkError
-from .borrow import Call, Forward, borrowed, forwards_replaced, watching
+from .arranged import Arranged, has_hooks
+from .borrow import Call, Forward, borrowed, forwards_replaced
 from .inputs import Arguments
-from .storage import Frames, Keeping, Noted, copied
+from .storage import Frames, Keeping, Noted, StandInReadError, copied, holds_stand_in, rebuilt
 
 Observer = Callable[[Call, Any], None]
+
+
+@dataclass(frozen=True)
+class Given(Call):
+    """What the index-th call of a module is given, its first tensor: a value that may be no module's output."""
 
 
 class _Reached(BaseException):
@@ -58,6 +64,7 @@ class Tape:
         self.value: Any = value
         self.returned: Any = None
         self.cut_calls = 0
+        self.lacking = False  # whether a re-run was found to need what a lean tape does not hold
         self._noted: list[Noted] = []
         self._later: dict[nn.Module, None] = {}  # the modules with a call that ends after the cut, in order
         if before is not None and keeping is not Keeping.NOTHING:
@@ -74,45 +81,60 @@ class Tape:
             _record(tapes, {module: module.forward for module in loan.modules if module is not network})
         return tapes
 
-    def run(self, value: Any, *, until: Call | None = None, observe: Observer | None = None) -> Any:
-        """Run what follows the cut with `value` there; return what the network (or the call `until`) returns."""
-        replacements = self._scripted(value)
-        if observe is not None or until is not None:
+    def run(
+        self,
+        value: Any,
+        *,
+        until: Call | None = None,
+        observe: Observer | None = None,
+        instead: tuple[Call, Any] | None = None,
+    ) -> Any:
+        """Run what follows the cut with `value` there; return what the network (or the call `until`) returns.
 
-            def returned(call: Call, output: Any) -> None:
-                if observe is not None:
-                    observe(call, output)
-                if call == until:
-                    raise _Reached(output)
+        `observe` is told what later calls are given and what they return; `instead` puts a value in place of one of
+        these. Where the run would need what a lean tape does not hold, everything is computed.
+        """
+        watch = _Watch(until, observe, () if instead is None else (instead,))
+        if self.keeping is Keeping.NOTHING:
+            return self._run_through(replace(watch, instead=((self.cut, value), *watch.instead)))
+        try:
+            returned = self._run_answered(value, watch)
+            if self.keeping is not Keeping.LEAN or not holds_stand_in(returned):
+                return returned
+        except StandInReadError:
+            pass
+        self.lacking = True
+        return self._run_through(replace(watch, instead=((self.cut, value), *watch.instead)))
 
-            watched = dict.fromkeys((*self._later, *replacements))
-            replacements = watching(watched, returned=returned, forwards=replacements)
+    def run_whole(self, at_cut: Callable[[Any], Any]) -> Any:
+        """Run the whole network, every layer of it, with a function applied to what the cut returns."""
+        return self._run_through(_Watch(), at_cut)
+
+    def _run_answered(self, value: Any, watch: _Watch) -> Any:
+        """Run the network with the noted calls and the cut answered from the tape."""
+        answers = self._scripted(value)
+        hooks = {module: answering.hooks for module, answering in answers.items() if has_hooks(module)}
+        if not watch.is_idle:
+            return self._run(*watch.over(dict.fromkeys((*self._later, *answers)), answers, hooks))
+        return self._run(answers, hooks)
+
+    def _run_through(self, watch: _Watch, at_cut: Callable[[Any], Any] | None = None) -> Any:
+        """Run the whole network, with other values in some places."""
+        with borrowed(self.network) as loan:
+            modules = loan.modules if watch.observe is not None else watch.modules
+            watched = dict.fromkeys([self.cut.module, *(module for module in modules if module is not self.network)])
+            return self._run(*replace(watch, at=self.cut, at_cut=at_cut).over(watched, {}, {}))
+
+    def _run(self, forwards: Mapping[nn.Module, Forward], hooks: Mapping[nn.Module, Arranged]) -> Any:
         with (
             borrowed(self.network) as loan,
-            forwards_replaced(replacements),
+            forwards_replaced(forwards, hooks=hooks),
             _differentiable_recurrence(loan.modules),
         ):
             try:
                 return self.arguments.call(self.network)
             except _Reached as reached:
                 return reached.value
-
-    def run_whole(self, at_cut: Callable[[Any], Any]) -> Any:
-        """Run the whole network, every layer of it, with a function applied to what the cut returns."""
-        replaced = forwards_replaced({self.cut.module: self._applying(at_cut)})
-        with borrowed(self.network) as loan, replaced, _differentiable_recurrence(loan.modules):
-            return self.arguments.call(self.network)
-
-    def _applying(self, at_cut: Callable[[Any], Any]) -> Forward:
-        """Return a forward of the cut's module that applies a function to what the cut returns."""
-        forward = self.cut.module.forward
-        calls = count()
-
-        def applying(*args: Any, **kwargs: Any) -> Any:
-            output = forward(*args, **kwargs)
-            return at_cut(output) if next(calls) == self.cut.index else output
-
-        return applying
 
     def computes(self, call: Call) -> bool:
         """Tell whether a re-run computes this call, rather than answering it from the tape."""
@@ -128,9 +150,7 @@ class Tape:
 
     def written_into(self) -> bool:
         """Tell whether the rest of the network changed, in place, a value that a re-run would need unchanged."""
-        return self.keeping is Keeping.LEAN and any(
-            noted.held and noted.value._version != noted.version for noted in self._noted
-        )
+        return self.keeping is Keeping.LEAN and any(noted.written_into() for noted in self._noted)
 
     def cut_here(self, output: Any, frames: list[list[Noted]]) -> None:
         """Take what the cut returned, and the calls that finished before it."""
@@ -147,25 +167,118 @@ class Tape:
         """Note a module with a call that ends after the cut."""
         self._later[module] = None
 
-    def _scripted(self, value: Any) -> dict[nn.Module, Forward]:
+    def _scripted(self, value: Any) -> dict[nn.Module, _Answers]:
         """Return forwards that answer the noted calls from the tape, then the cut, then compute as ever."""
-        if self.keeping is Keeping.NOTHING:
-            return {self.cut.module: self._applying(lambda _: value)}
         answers: dict[nn.Module, list[Any]] = defaultdict(list)
         for noted in self._noted:
             answers[noted.module].append(noted.value)
         answers[self.cut.module].append(_Exactly(value))
-        return {module: self._answering(module.forward, iter(values)) for module, values in answers.items()}
+        anew = rebuilt if self.keeping is Keeping.LEAN else copied
+        return {module: _Answers(module.forward, values, anew) for module, values in answers.items()}
 
-    def _answering(self, forward: Forward, values: Iterator[Any]) -> Forward:
-        def answered(*args: Any, **kwargs: Any) -> Any:
-            for value in values:
-                if isinstance(value, _Exactly):
-                    return value.value
-                return value if self.keeping is Keeping.LEAN else copied(value)
-            return forward(*args, **kwargs)
 
-        return answered
+class _Answers:
+    """A module's forward that answers its first calls with known values; their hooks are passed by."""
+
+    def __init__(self, forward: Forward, values: Sequence[Any], anew: Callable[[Any], Any]) -> None:
+        self.forward = forward
+        self.values = values
+        self.anew = anew
+        self.given = 0
+        self.answered = False  # whether the call that ran last was answered
+        self.hooks = Arranged(lambda: self.given < len(self.values), lambda: self.answered)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.answered = self.given < len(self.values)
+        if not self.answered:
+            return self.forward(*args, **kwargs)
+        value = self.values[self.given]
+        self.given += 1
+        if isinstance(value, _Exactly):
+            return value.value
+        return self.anew(value)
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """What is looked for in a run, and put in place of what the network computes."""
+
+    until: Call | None = None
+    observe: Observer | None = None
+    instead: tuple[tuple[Call, Any], ...] = ()
+    at: Call | None = None
+    at_cut: Callable[[Any], Any] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return self.until is None and self.observe is None and not self.instead
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The modules that must be watched."""
+        return [call.module for call in (self.until, *(call for call, _ in self.instead)) if call is not None]
+
+    def over(
+        self,
+        modules: Iterable[nn.Module],
+        forwards: Mapping[nn.Module, Forward],
+        hooks: Mapping[nn.Module, Arranged],
+    ) -> tuple[dict[nn.Module, Forward], dict[nn.Module, Arranged]]:
+        """Return forwards that are watched, and the hooks to arrange with them."""
+        watched, arranged = dict(forwards), dict(hooks)
+        for module in modules:
+            one = _Watched(self, module, forwards.get(module, module.forward))
+            watched[module] = one
+            if has_hooks(module):
+                arranged[module] = replace(hooks.get(module, Arranged()), last=one.ends)
+        return watched, arranged
+
+    def passing(self, call: Call, value: Any) -> Any:
+        """Let a value of the run pass by: observed, replaced, or the last that is wanted."""
+        if call == self.at and self.at_cut is not None:
+            value = self.at_cut(value)
+        for where, other in self.instead:
+            if call == where:
+                value = other
+        if self.observe is not None:
+            self.observe(call, value)
+        if call == self.until:
+            raise _Reached(value)
+        return value
+
+
+class _Watched:
+    """A module's forward that tells of what it is given and, after the owner's hooks, of what it returns."""
+
+    def __init__(self, watch: _Watch, module: nn.Module, forward: Forward) -> None:
+        self.watch = watch
+        self.module = module
+        self.forward = forward
+        self.hooked = has_hooks(module)
+        self.calls = 0
+        self.running: list[int] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        index = self.calls
+        self.calls += 1
+        self.running.append(index)
+        args, kwargs = self._begins(index, args, kwargs)
+        output = self.forward(*args, **kwargs)
+        return output if self.hooked else self.ends(output)
+
+    def ends(self, output: Any) -> Any:
+        return self.watch.passing(Call(self.module, self.running.pop()), output)
+
+    def _begins(self, index: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        for place, one in (*enumerate(args), *kwargs.items()):
+            if isinstance(one, Tensor) and one.is_floating_point():
+                other = self.watch.passing(Given(self.module, index), one)
+                if other is not one and isinstance(place, int):
+                    args = (*args[:place], other, *args[place + 1 :])
+                elif other is not one:
+                    kwargs = {**kwargs, place: other}
+                break
+        return args, kwargs
 
 
 class _Recorder:
@@ -177,6 +290,8 @@ class _Recorder:
         self.keeping = tapes[0].keeping
         self.frames = Frames()
         self.counts: dict[nn.Module, int] = defaultdict(int)
+        self.latest: dict[nn.Module, tuple[list[Tape], Noted | None]] = {}  # where the call that ran last was noted
+        self.known: set[nn.Module] = set()  # modules whose call that ran last was not computed
 
     def recording(self, module: nn.Module, forward: Forward) -> Forward:
         """Return a forward that computes as ever and notes the call."""
@@ -185,6 +300,8 @@ class _Recorder:
         def recorded(*args: Any, **kwargs: Any) -> Any:
             index = self.counts[module]
             self.counts[module] = index + 1
+            self.latest.pop(module, None)
+            self.known.discard(module)
             if not self.waiting:
                 for tape in self.cut:
                     tape.follows(module)
@@ -202,24 +319,48 @@ class _Recorder:
                 tape.follows(module)  # where the cut lies inside this call, a re-run enters it again
             if not self.waiting:
                 return output
-            for noted in inside:
-                noted.drop()  # this call returns whole, so what it called will not be called again
+            for inner in inside:
+                inner.drop()  # this call returns whole, so what it called will not be called again
             for tape in here:
                 tape.cut_here(output, self.frames.open)
                 self.waiting.remove(tape)
                 self.cut.append(tape)
+            if known is not None:
+                self.known.add(module)
+            noted: Noted | None = None
             if self.waiting and self.keeping is not Keeping.NOTHING:
-                self.frames.note(Noted(module, output if lean else copied(output)))
+                noted = Noted(module, output if lean else copied(output))
+                self.frames.note(noted)
+            self.latest[module] = here, noted
             return output
 
         return recorded
+
+    def hooks(self, module: nn.Module, forward: Forward) -> Arranged:
+        """Take what the owner's hooks make of an output in place of the output; values that are known have met them."""
+        answers = forward.hooks if isinstance(forward, _Answers) else Arranged()
+
+        def last(output: Any) -> Any:
+            tapes, noted = self.latest.pop(module, ([], None))
+            for tape in tapes:
+                tape.value = copied(output)
+            if noted is not None:
+                noted.take(output if self.keeping is Keeping.LEAN else copied(output))
+            return output
+
+        return Arranged(
+            answers.before_passed,
+            lambda: answers.after_passed() or module in self.known,
+            last,
+        )
 
 
 def _record(tapes: Sequence[Tape], forwards: Mapping[nn.Module, Forward]) -> None:
     """Run the network of these tapes once, with these forwards, and let each tape take what it needs."""
     recorder, first = _Recorder(tapes), tapes[0]
     recording = {module: recorder.recording(module, forward) for module, forward in forwards.items()}
-    with borrowed(first.network), torch.no_grad(), forwards_replaced(recording, as_owner=True):
+    hooks = {module: recorder.hooks(module, forward) for module, forward in forwards.items() if has_hooks(module)}
+    with borrowed(first.network), torch.no_grad(), forwards_replaced(recording, hooks=hooks, as_owner=True):
         returned = first.arguments.call(first.network)
     for tape in tapes:
         tape.returned, tape.cut_calls = returned, recorder.counts[tape.cut.module]
