@@ -22,6 +22,7 @@ from .heads.plan import Plan, Taken, make_plan
 from .heads.planned import PlannedHead
 from .heads.recorded import RecordedHead
 from .recording.borrow import Call, borrowed, forwards_replaced, unwrap, watching
+from .recording.hooks import Arranged, has_hooks, hooks_arranged
 from .recording.inputs import Arguments, Inputs, Select, is_plain
 from .recording.knowledge import Knowledge, forget, knowledge_of
 from .recording.layers import find_layer, module_named
@@ -107,8 +108,11 @@ class _Run:
         noted = {one.module: one for one in taken}
         if len(noted) < len(taken):
             return None  # two calls of one module: its recording tells them apart
-        watched = watching(noted, returned=lambda call, output: noted[call.module].note(call, output))
-        with forwards_replaced(watched), torch.no_grad():
+        # What a hook of the owner's makes of the layer's output is the map.
+        hooked = {module: Arranged(last=one.noting) for module, one in noted.items() if has_hooks(module)}
+        plain = [module for module in noted if module not in hooked]
+        watched = watching(plain, returned=lambda call, output: noted[call.module].note(call, output))
+        with forwards_replaced(watched), hooks_arranged(hooked), torch.no_grad():
             returned = self.arguments.call(self.network)
         heads = []
         for one, (layer, call) in zip(taken, wanted, strict=True):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,8 +41,40 @@ class Solution:
     endpoint: str
     path: Tensor | None = None
     losses: Tensor | None = None
+    parts: tuple[Solution, ...] = ()  # the solution that each sample belongs to, where they were solved apart
+
+    def of_sample(self, sample: int) -> Solution:
+        """The solution that a sample belongs to: its solver, reason and endpoint are that sample's own."""
+        return self.parts[sample] if self.parts else self
 
     def outcomes(self, sample: int) -> list[Outcome]:
         """How the search for each map of one sample ended."""
         found = self.outcome[sample]
         return found if isinstance(found, list) else [found]
+
+
+def together(parts: Sequence[Solution], samples: Sequence[Any]) -> Solution:
+    """Put solutions of the same batch together: each of some samples, (B,), that were solved apart from the others."""
+    first = parts[0]
+    owner = [next(number for number, mask in enumerate(samples) if mask[one]) for one in range(len(first.outcome))]
+    filters, loss, steps, evaluations = (
+        getattr(first, name).clone() for name in ("filter", "loss", "steps", "evaluations")
+    )
+    for part, mask in zip(parts[1:], samples[1:], strict=True):
+        filters[mask], loss[mask] = part.filter[mask].to(filters), part.loss[mask].to(loss)
+        steps[mask], evaluations[mask] = part.steps[mask].to(steps), part.evaluations[mask].to(evaluations)
+
+    def each_once(name: str, between: str) -> str:
+        return between.join(dict.fromkeys(getattr(part, name) for part in parts))
+
+    return Solution(
+        filter=filters,
+        loss=loss,
+        steps=steps,
+        evaluations=evaluations,
+        outcome=[parts[number].outcome[one] for one, number in enumerate(owner)],  # type: ignore[arg-type]
+        solver=each_once("solver", " and "),
+        reason=each_once("reason", "; "),
+        endpoint=each_once("endpoint", " and "),
+        parts=tuple(parts[number] for number in owner),
+    )

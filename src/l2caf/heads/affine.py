@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..numerics import rows
 from ..recording.borrow import Call
-from ..recording.replay import Replay
+from ..recording.replay import Replay, Seen
 from .pooled import PooledLinear
 
 COLUMN_BUDGET = 1 << 24  # numbers that may pass through the head at once while columns are computed
@@ -108,51 +108,57 @@ def _times(matrices: Tensor, vectors: Tensor) -> Tensor:
 
 
 class Probe:
-    """The head at a random filter and at its mirror image in the untouched one, each run when it is first asked for.
+    """The head at a random filter and at its mirror image in the untouched one, each run when it is first asked for."""
 
-    The filter's mean is well below 1: about 1 a mean over many positions would hardly move, and a rectifier after it
-    would look straight.
-    """
-
-    def __init__(self, replay: Replay, *, lowest: float, highest: float) -> None:
-        generator = torch.Generator().manual_seed(0)
-        weights = lowest + (highest - lowest) * torch.rand(replay.batch, replay.positions, generator=generator)
+    def __init__(self, replay: Replay, weights: Tensor, seen: Callable[[], Seen]) -> None:
         self.replay = replay
-        self.weights = weights.to(replay.features.device)
-        self.mirrored_weights = 2 - self.weights
+        self.weights = weights
+        self.mirrored_weights = 2 - weights
+        self._seen = seen
+
+    @classmethod
+    def wide(cls, replay: Replay) -> Probe:
+        """At filters of either sign."""
+        return cls(replay, replay.probe_weights, lambda: replay.probed)
+
+    @classmethod
+    def narrow(cls, replay: Replay) -> Probe:
+        """At filters that are nowhere negative."""
+        weights = replay.random_weights(0.0, 0.5)
+        return cls(replay, weights, lambda: replay.observe(weights))
 
     @cached_property
-    def outputs(self) -> dict[Call, Tensor]:
-        return self.replay.observe(self.weights)
+    def outputs(self) -> Seen:
+        return self._seen()
 
     @cached_property
-    def mirrored(self) -> dict[Call, Tensor]:
+    def mirrored(self) -> Seen:
         return self.replay.observe(self.mirrored_weights)
 
-    def straight_calls(self) -> list[Call]:
-        """The later calls whose output lies on a line: at the filter, at the untouched one, at the mirror image."""
-        return [
-            call
-            for call, middle in self.replay.observed.items()
-            if call in self.outputs
-            and call in self.mirrored
-            and is_straight(self.outputs[call], middle, self.mirrored[call])
-        ]
+    def straight(self, call: Call) -> Tensor:
+        """For which samples a call's value lies on a line: at the filter, at the untouched one, at the mirror image."""
+        found = [seen.some(call) for seen in (self.outputs, self.replay.observed, self.mirrored)]
+        one, middle, other = found
+        if one is None or middle is None or other is None:
+            return torch.zeros(self.replay.batch, dtype=torch.bool, device=self.weights.device)
+        return straight(one, middle, other)
 
 
-def is_straight(one: Tensor, middle: Tensor, other: Tensor) -> bool:
-    """Tell whether three equally spaced values lie on a line, and move along it at all."""
+def straight(one: Tensor, middle: Tensor, other: Tensor) -> Tensor:
+    """Tell for which samples three equally spaced values lie on a line, and move along it at all: (B,).
+
+    Each sample is judged on its own scale: a faint one beside a bright one is what it is alone.
+    """
+    if not one.shape == middle.shape == other.shape:
+        return torch.zeros(len(middle), dtype=torch.bool, device=middle.device)
     precision = torch.finfo(middle.dtype).eps
-    # One sample that is not finite must not hide what the others show.
-    finite = rows(one + middle + other).isfinite().all(dim=1)
-    if not finite.any():
-        return False
-    one, middle, other = one[finite].double(), middle[finite].double(), other[finite].double()
-    moved = torch.maximum((one - middle).abs().amax(), (other - middle).abs().amax())
-    bend = (one + other - 2 * middle).abs().amax()
-    size = torch.maximum(one.abs().amax(), other.abs().amax())
+    one, middle, other = (rows(value).double() for value in (one, middle, other))
+    moved = torch.maximum((one - middle).abs().amax(dim=1), (other - middle).abs().amax(dim=1))
+    bend = (one + other - 2 * middle).abs().amax(dim=1)
+    size = torch.maximum(one.abs().amax(dim=1), other.abs().amax(dim=1))
     rounding = (16 if precision < 1e-6 else 6) * precision * size  # half precision must not hide every bend
-    return bool(moved > rounding) and bool(bend <= max(1e-4, 4 * precision) * moved + rounding)
+    # A comparison with what is not finite is never true.
+    return (moved > rounding) & (bend <= max(1e-4, 4 * precision) * moved + rounding) & moved.isfinite()
 
 
 def mapped(function: Callable[[Tensor], Tensor], values: Tensor, *, weight: int | None = None) -> Tensor:

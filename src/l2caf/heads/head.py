@@ -44,6 +44,7 @@ class Head(abc.ABC):
     output: Tensor
     size: tuple[int, ...]
     crops: tuple[Crop, ...] | None = None  # where the inputs lie on their photographs, where that is known
+    samples: Tensor | None = None  # which samples this is a view for, (B,); None for all
 
     @property
     def layout(self) -> Layout:
@@ -90,6 +91,10 @@ class Head(abc.ABC):
     @abc.abstractmethod
     def in_full(self) -> RecordedHead:
         """This head, recorded, for what a plan cannot answer."""
+
+    @abc.abstractmethod
+    def alike(self, at: str | None, *, needs_scale: bool) -> list[Head]:
+        """Views of this head, each for samples that share an endpoint and a way to be solved; mostly one for all."""
 
     @abc.abstractmethod
     def endpoint(self, at: str | None, *, needs_scale: bool) -> Endpoint:

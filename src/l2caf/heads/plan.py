@@ -97,6 +97,11 @@ class Taken:
         if call.index == self.plan.layer.call and isinstance(output, Tensor):
             self.features, self.version = output, output._version
 
+    def noting(self, output: Any) -> Any:
+        """The same as a hook that runs last."""
+        self.note(Call(self.module, self.calls), output)
+        return output
+
     def head(
         self,
         network: nn.Module,

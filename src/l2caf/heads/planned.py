@@ -74,6 +74,9 @@ class PlannedHead(Head):
             self._recorded = self._record()
         return self._recorded
 
+    def alike(self, at: str | None, *, needs_scale: bool) -> list[Head]:
+        return [self] if at is None else self.in_full().alike(at, needs_scale=needs_scale)
+
     def endpoint(self, at: str | None, *, needs_scale: bool) -> Endpoint:
         return Endpoint() if at is None else self.in_full().endpoint(at, needs_scale=needs_scale)
 

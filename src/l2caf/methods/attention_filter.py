@@ -14,6 +14,7 @@ from ..objectives.classes import ClassSpecific
 from ..objectives.objective import General, Losses, Objective
 from ..objectives.output import ClassOblivious
 from ..problem import Problem
+from ..solution import Solution, together
 from ..solvers.auto import Auto
 from ..solvers.solver import Solver
 from .method import Maps, Method
@@ -29,8 +30,13 @@ class AttentionFilter(Method):
     solver: Solver = field(default_factory=Auto)
 
     def formula(self, head: Head) -> Maps:
-        problem, asked = pose(head, self.filter, as_objective(self.objective))
-        solution = self.solver.solve(problem, several=asked.several)
+        objective = as_objective(self.objective)
+        found: list[Solution] = []
+        views = head.alike(objective.at, needs_scale=objective.needs_scale)
+        for view in views:  # mostly one, for all samples
+            problem, asked = pose(view, self.filter, objective)
+            found.append(self.solver.solve(problem, several=asked.several))
+        solution = found[0] if len(found) == 1 else together(found, [view.samples for view in views])
         return Maps(
             solution.filter,
             keeps_sign=asked.signed,

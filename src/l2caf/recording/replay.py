@@ -24,23 +24,25 @@ SOME = 4096  # numbers of a large value that are looked at: enough to tell wheth
 class Seen(dict[Call, Tensor]):
     """The outputs of later module calls in one run, where they are small beside the map, and of the network.
 
-    `others` has what later calls were given, where no module returned it (a mean by a function, for one), and some
+    `given` has what later calls were given where no module returned it (a mean by a function, for one), `parts` some
     numbers of what is large. `order` has them all, in the order of time.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.others: dict[Call, Tensor] = {}
+        self.given: dict[Call, Tensor] = {}
+        self.parts: dict[Call, Tensor] = {}
         self.order: list[Call] = []
 
-    def note(self, call: Call, value: Tensor, *, among_others: bool) -> None:
-        (self.others if among_others else self)[call] = value
-        self.order.append(call)
-
-    def of(self, call: Call) -> Tensor | None:
-        """What was seen of a call: all of it, or some of its numbers, which are always the same ones."""
+    def whole(self, call: Call) -> Tensor | None:
+        """All numbers of a call, or None where not all were kept."""
         found = self.get(call)
-        return self.others.get(call) if found is None else found
+        return self.given.get(call) if found is None else found
+
+    def some(self, call: Call) -> Tensor | None:
+        """What was kept of a call: all of it, or some of its numbers, which are always the same ones."""
+        found = self.whole(call)
+        return self.parts.get(call) if found is None else found
 
 
 class Replay:
@@ -116,15 +118,18 @@ class Replay:
             if not is_given:
                 latest = value
             fits = isinstance(value, Tensor) and value.is_floating_point() and value.shape[:1] == (self.batch,)
-            if known or not fits or isinstance(value, StandIn) or not self.tape.computes(call):
+            if known or not fits or isinstance(value, StandIn) or not self.tape.computes(call) or not value.numel():
                 return
-            small = value[0].numel() <= largest
-            # The next module may write into it.
-            seen.note(call, value.clone() if small else _some_of(value), among_others=is_given or not small)
+            seen.order.append(call)
+            if value[0].numel() > largest:
+                seen.parts[call] = _some_of(value)
+            else:  # a copy, since the next module may write into it
+                (seen.given if is_given else seen)[call] = value.clone()
 
         with torch.no_grad():
             self.evaluations += 1
-            seen.note(OUTPUT, self.output_of(self.tape.run(weighed, observe=note), None), among_others=False)
+            seen[OUTPUT] = self.output_of(self.tape.run(weighed, observe=note), None)
+        seen.order.append(OUTPUT)
         return seen
 
     @cached_property
@@ -261,6 +266,7 @@ class _OutdatedError(NetworkError):
 
 
 OUTPUT = Call(nn.Identity(), -1)  # stands for the network's own output among the later calls
+MEAN = Call(nn.Identity(), -1)  # and this for the map's mean over its positions, by whatever it is computed
 
 
 def _some_of(value: Tensor) -> Tensor:
