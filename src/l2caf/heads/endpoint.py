@@ -40,18 +40,17 @@ def find_endpoints(head: RecordedHead, at: str | None, *, needs_scale: bool) -> 
     if not needs_scale or head.is_affine or head.is_affine_where_positive:
         return [(Endpoint(), everything)]
     even = torch.full((head.batch, head.positions), head.positions**-0.5, device=head.features.device)
+    at_even = head.replay.observe(even)
     # Where nothing moves the output, what other values feel does not matter to it.
-    waiting = head.deciding & ~_feels_scale(head, OUTPUT, head.filtered(even))
+    waiting = head.deciding & ~_feels_scale(head, OUTPUT, at_even[OUTPUT])
     found = [(Endpoint(), ~waiting)]
-    if bool(waiting.any()):
-        at_even = head.replay.observe(even)
-        for call in reversed(at_even.order):
-            here = _ends_at(head, call, at_even, waiting)
-            if here is not None:
-                found.append((Endpoint(call), here))
-                waiting = waiting & ~here
-            if not bool(waiting.any()):
-                break
+    for call in reversed(at_even.order):
+        if not bool(waiting.any()):
+            break
+        here = _ends_at(head, call, at_even, waiting)
+        if here is not None:
+            found.append((Endpoint(call), here))
+            waiting = waiting & ~here
     if bool(waiting.any()):
         here = waiting & _depends_on_the_mean_alone(head)
         found += [(Endpoint(MEAN), here), (Endpoint(informative=False), waiting & ~here)]

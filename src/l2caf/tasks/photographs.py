@@ -152,7 +152,7 @@ class _Asked:
             heatmap = self.method.on(recording.head)
             output = recording.output
         predictions = self.model.predictions(output)
-        solution = heatmap.solution
+        own = [heatmap.solution and heatmap.solution.of_sample(index) for index in range(len(batch))]
         return [
             Explained(
                 view=ready.view,
@@ -164,7 +164,7 @@ class _Asked:
                 endpoint=solution.endpoint if solution else "",
                 file=ready.file,
             )
-            for index, ready in enumerate(batch)
+            for index, (ready, solution) in enumerate(zip(batch, own, strict=True))
         ]
 
 
