@@ -157,6 +157,23 @@ def test_a_side_branch_is_no_endpoint() -> None:
     assert solution.outcome == ["exact", "exact"]
 
 
+def test_a_head_that_moves_little_at_small_filters_still_feels_scale() -> None:
+    """Its output moves far at large filters only, which no filter of unit norm is; the question is put all the same."""
+
+    def steep(net: Any, x: Tensor) -> Tensor:
+        mean = x.mean(dim=(2, 3))
+        return net.scores(mean + 1e3 * F.relu(mean.abs() - 2 * mean.abs().amax()))
+
+    network, pictures = seeded(lambda: Head(steep)), pixels(1)
+    solution = l2caf.explain(network, pictures, layer="conv").solution
+    assert solution.endpoint == "output"
+    assert solution.outcome[0] in ("exact", "converged")
+    kept = by_hook(network, pictures, torch.ones(1, 16), None, given=False)
+    found = by_hook(network, pictures, solution.filter.flatten(1), None, given=False)
+    even = by_hook(network, pictures, torch.full((1, 16), 0.25), None, given=False)
+    assert float((found - kept).square().sum()) < float((even - kept).square().sum())
+
+
 class ReadsItsClassToken(nn.Module):
     """Attention, then a norm of the class token alone: the mean over the patches is not what follows."""
 

@@ -43,6 +43,10 @@ def find_endpoints(head: RecordedHead, at: str | None, *, needs_scale: bool) -> 
     at_even = head.replay.observe(even)
     # Where nothing moves the output, what other values feel does not matter to it.
     waiting = head.deciding & ~_feels_scale(head, OUTPUT, at_even[OUTPUT])
+    if bool(waiting.any()):
+        # A head that saturates moves little at small filters, but no less at the uniform one than at another.
+        small = head.replay.probe_weights / head.replay.probe_weights.norm(dim=1, keepdim=True)
+        waiting = waiting & ~_is_farther(head.output, at_even[OUTPUT], head.filtered(small))
     found = [(Endpoint(), ~waiting)]
     for call in reversed(at_even.order):
         if not bool(waiting.any()):
@@ -78,6 +82,11 @@ def _feels_scale(head: RecordedHead, call: Call, at_even: Tensor) -> Tensor:
     untouched, at_random = head.replay.observed.some(call), head.replay.probed.some(call)
     if untouched is None or at_random is None or not untouched.shape == at_random.shape == at_even.shape:
         return torch.zeros(head.batch, dtype=torch.bool, device=at_even.device)
+    return _is_farther(untouched, at_even, at_random)
+
+
+def _is_farther(untouched: Tensor, at_even: Tensor, at_random: Tensor) -> Tensor:
+    """For which samples the uniform filter moves a value by more than a small share of what a random one does: (B,)."""
     return _distance(untouched, at_even) > FEELS_SCALE * _distance(untouched, at_random)
 
 
