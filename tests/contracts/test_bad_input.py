@@ -183,7 +183,7 @@ def test_where_nothing_feels_scale_it_is_said() -> None:
             self.conv = nn.Conv2d(3, nets.CHANNELS, 4, stride=4)
 
         def forward(self, x: Tensor) -> Tensor:
-            return torch.nn.functional.normalize(self.conv(x).mean(dim=(2, 3)), dim=1)
+            return torch.nn.functional.normalize(self.conv(x).square().mean(dim=(2, 3)), dim=1)
 
     heatmap = l2caf.explain(seeded(Unit), pixels())
     assert heatmap.solution.outcome == ["uninformative"] * 2

@@ -186,9 +186,11 @@ def test_batch_is_its_samples_and_maps_keep_their_range(method: str, network: st
 
 def test_the_head_is_run_no_more_often_than_it_must_be() -> None:
     # Once to see that a re-run gives the same; then for the score's gradient, or at one random filter. All else of a
-    # head that averages is computed from the mean.
+    # head that averages is computed from the mean. The first recording of a network is verified as well.
+    network = seeded(nets.pooled)
+    assert Replay(network, pixels()).evaluations == 3
     for method in (GradCAM(0), AttentionFilter(), AttentionFilter(ClassSpecific(top=3)), CAM(0)):
-        head = RecordedHead(Replay(seeded(nets.pooled), pixels()))
+        head = RecordedHead(Replay(network, pixels()))
         method.on(head)
         assert head.evaluations == 2, method.name
 

@@ -113,8 +113,8 @@ class Replay:
         def note(call: Call, value: Any) -> None:
             nonlocal latest
             is_given = isinstance(call, Given)
-            # As good as always a module is given what another one returned, or a view of the map.
-            known = is_given and (value is latest or _share(value, weighed))
+            # As good as always a module is given what another one returned, flattened or as it is, or a view of the map.
+            known = is_given and (_share(value, weighed) or (_share(value, latest) and value.numel() == latest.numel()))
             if not is_given:
                 latest = value
             fits = isinstance(value, Tensor) and value.is_floating_point() and value.shape[:1] == (self.batch,)
@@ -276,6 +276,8 @@ def _some_of(value: Tensor) -> Tensor:
     return flat[:, places.to(flat.device)]
 
 
-def _share(one: Any, other: Tensor) -> bool:
+def _share(one: Any, other: Any) -> bool:
     """Whether two tensors are views of the same numbers."""
-    return isinstance(one, Tensor) and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return False
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
