@@ -113,7 +113,7 @@ class Replay:
         def note(call: Call, value: Any) -> None:
             nonlocal latest
             is_given = isinstance(call, Given)
-            # As good as always a module is given what another one returned, flattened or as it is, or a view of the map.
+            # As good as always a module is given what another one returned, be it flattened, or a view of the map.
             known = is_given and (_share(value, weighed) or (_share(value, latest) and value.numel() == latest.numel()))
             if not is_given:
                 latest = value
