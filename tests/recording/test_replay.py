@@ -27,7 +27,7 @@ TORCHVISION = {
     "alexnet": 96,
     "densenet121": 64,
     "convnext_tiny": 64,
-    "efficientnet_b0": 128,
+    "efficientnet_b0": 64,
     "googlenet": 64,
     "mnasnet0_5": 64,
     "mobilenet_v2": 64,
@@ -147,7 +147,9 @@ def test_torchvision(name: str) -> None:
     size = TORCHVISION[name]
     network = stirred(seeded(lambda: known("torchvision", name)))
     inputs = pixels(2, size=(size, size))
-    assert_replays(network, inputs)
+    # With random weights the last map of this one hardly changes with the input: it must be named.
+    where = {"layer": "features"} if name == "efficientnet_b0" else {}
+    assert_replays(network, inputs, **where)
     for layer in BLOCKS.get(name, ()):
         assert_replays(network, inputs, layer=layer)
 

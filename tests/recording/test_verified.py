@@ -352,7 +352,7 @@ def test_a_shared_module_with_a_hook() -> None:
     torch.testing.assert_close(replay.whole(weights).detach(), expected)
 
 
-def test_no_hook_sees_a_stand_in_or_runs_for_what_is_answered() -> None:
+def test_no_hook_sees_a_stand_in_or_runs_for_a_filter() -> None:
     network, pictures = seeded(nets.UNet), pixels()
     ran: Counter[str] = Counter()
     finite: list[bool] = []
@@ -372,7 +372,7 @@ def test_no_hook_sees_a_stand_in_or_runs_for_what_is_answered() -> None:
     for _ in range(5):
         replay.filtered(torch.rand(2, replay.positions))
     assert all(finite)
-    assert {name for name in ran if ran[name] > before[name]} == {"up2", "up1", "answer"}
+    assert dict(ran) == before  # they only look on, and have seen the one forward that was asked for
 
 
 def test_the_hooks_are_the_owners_own_afterwards() -> None:
