@@ -12,7 +12,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 TORCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest lint format bench dist dist-test clean
+.PHONY: help demo test test-lowest lint format bench fuzz dist dist-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ format: $(VENV)/.installed-dev  ## let ruff put the code in order
 
 bench: $(VENV)/.installed-dev  ## measure, and write the tables
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks
+
+fuzz: $(VENV)/.installed-dev  ## solve 1,000 random heads and compare with brute force
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fuzz --seeds 1000
 
 dist: $(VENV)/.installed-dev  ## build wheel and sdist into dist/
 	rm -rf dist

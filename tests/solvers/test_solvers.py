@@ -165,7 +165,7 @@ def test_known_minimum(solver: Solver, case: str) -> None:
     assert again == pytest.approx(float(solution.loss), abs=1e-4 * abs(untouched) + 1e-6)
     assert float(found[0] @ known.filter) > (1 - 1e-6 if solution.solver == "Exact" else 0.99)
     if case == "equal positions":
-        assert solution.outcome == [Outcome.UNINFORMATIVE]
+        assert solution.outcome == [Outcome.UNIFORM]
     elif solution.solver == "Exact":
         assert solution.outcome == [Outcome.EXACT]
 

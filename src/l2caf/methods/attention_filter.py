@@ -28,11 +28,18 @@ class AttentionFilter(Method):
     filter: Filter = field(default_factory=UnitL2)
     solver: Solver = field(default_factory=Auto)
 
+    def __post_init__(self) -> None:
+        for name, kind, given in (("filter", Filter, self.filter), ("solver", Solver, self.solver)):
+            if isinstance(given, type) and issubclass(given, kind):
+                raise InputError(f"The {name} is the class {given.__name__}: give an object, {given.__name__}().")
+            if not isinstance(given, kind):
+                raise InputError(f"The {name} is a {type(given).__name__}: give a {kind.__name__} object.")
+
     def formula(self, head: Head) -> Maps:
         problem, asked = pose(head, self.filter, as_objective(self.objective))
         solution = self.solver.solve(problem, several=asked.several)
         return Maps(
-            solution.filter,
+            solution.shown,
             keeps_sign=asked.signed,
             classes=asked.classes,
             solution=solution,

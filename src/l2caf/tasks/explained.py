@@ -34,10 +34,8 @@ class Map:
     @property
     def title(self) -> str:
         """What it is about, and a warning where it shows nothing."""
-        if self.outcome == Outcome.UNINFORMATIVE:
-            return UNINFORMATIVE
-        if self.outcome == Outcome.NON_FINITE:
-            return "no map: the network gave NaN or infinity"
+        if self.outcome and self.outcome.shows_nothing:
+            return f"no map: {self.outcome.sentence}"
         return str(self.about) if self.about else "where it looked"
 
     def as_dict(self) -> dict[str, Any]:
@@ -62,9 +60,6 @@ class Map:
             row["evaluations"],
             tuple(row["box"]) if row["box"] else None,
         )
-
-
-UNINFORMATIVE = "uninformative: no place matters more than another"
 
 
 @dataclass(frozen=True)
