@@ -1,6 +1,5 @@
 """Do descents find the best filter of random heads, and are losses, `exact` and empty maps true? `make fuzz` asks.
 
-
     PYTHONPATH=tests python -m benchmarks.fuzz --seeds 1000
 
 The heads and the brute force that judges them are in `tests/fuzzed_heads.py`, of which a sample runs in `make test`.

@@ -29,7 +29,7 @@ def judged(found: Found, problem: Problem) -> Found:
     # Near-uniform filters of either sign show nothing, and neither does one that gains no more than rounding.
     even = most - least <= FLAT * np.maximum(most, -least)
     if found.even is not None:
-        even |= found.even.cpu().numpy() - loss <= rounding(problem, found.even).cpu().numpy()
+        even |= (found.even - found.loss <= rounding(problem, found.even)).cpu().numpy()
     if not problem.informative:
         even[:] = True
     moved = problem.moved.cpu().numpy()

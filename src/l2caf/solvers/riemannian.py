@@ -132,7 +132,7 @@ class Riemannian(Solver):
             other = state.sibling(start, going, evaluations=state.evaluations)
             for _ in range(0 if squares else 2):  # on a head that is nearly affine this leads to the best filter
                 other = state.sibling(-other.gradient, going, evaluations=other.evaluations)
-            other.descend(until=state.evaluations + SHORT, tolerance=COARSE, patience=2)
+            other.descend(until=state.evaluations + SHORT, tolerance=COARSE if squares else FINE, patience=2)
             deeper, higher = state.loss - other.loss, other.loss - state.loss
             gained = even - torch.minimum(state.loss, other.loss) + 1e-7 * even.abs()
             differ |= going & ((deeper > DEEPER * gained) | (higher > HIGHER * gained))
@@ -170,10 +170,10 @@ class Riemannian(Solver):
         return outcome, ", ".join(word for word in words if word)
 
 
-COARSE = 2e-2  # the tolerance of a short descent
+COARSE, FINE = 2e-2, 5e-3  # the tolerances of short descents
 # Shares of what was gained over the uniform filter. Short descents that end this close have found the same valley; from
 # far away, where they do not get all the way down, they have found another where they end this much deeper or higher.
-SAME_VALLEY, DEEPER, HIGHER = 1e-2, 2e-2, 0.15
+SAME_VALLEY, DEEPER, HIGHER = 1e-2, 2e-2, 0.12
 LINEARISED = 4  # how often the head is taken for affine where it stands, to make a start that knows its slope
 SHORT = 20  # evaluations of a descent that only asks whether there is another valley
 KINK = 0.05  # how far a step must be able to go down a slope, on the unit sphere
