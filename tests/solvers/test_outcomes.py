@@ -184,7 +184,7 @@ def test_losses_of_every_kind_together() -> None:
 
 def test_two_losses_for_one_map_are_refused() -> None:
     losses = (Linear(torch.randn(2, 5)), Linear(torch.randn(2, 5)))
-    with pytest.raises(InputError, match="2 losses for one map per sample.*several=True"):
+    with pytest.raises(InputError, match=r"2 losses for one map per sample.*several=True"):
         l2caf.explain(seeded(nets.pooled), pixels(), objective=Asked(losses, several=False))
 
 
@@ -255,7 +255,7 @@ def test_searches_of_different_length_side_by_side() -> None:
 
 
 def test_the_solver_is_chosen_per_sample() -> None:
-    """A rectifier right after the layer: some samples have an exact filter that is nowhere negative, others have not."""
+    """A rectifier right after the layer: some samples have an exact filter that is nowhere negative, some have not."""
     network, inputs = seeded(nets.RectifiedAfterLayer), pixels(6)
     together = l2caf.explain(network, inputs, objective=l2caf.ClassSpecific(1)).solution
     for sample in range(6):
