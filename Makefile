@@ -12,7 +12,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 TORCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test interrupts test-lowest lint format bench zoo dist dist-test clean
+.PHONY: help demo test interrupts test-lowest lint format bench zoo fuzz dist dist-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench: $(VENV)/.installed-dev  ## measure, and write the tables
 
 zoo: $(VENV)/.installed-dev  ## explain some 140 networks, judge what each gets, and write docs/zoo.md
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m zoo
+
+fuzz: $(VENV)/.installed-dev  ## solve 1,000 random heads and compare with brute force
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fuzz --seeds 1000
 
 dist: $(VENV)/.installed-dev  ## build wheel and sdist into dist/
 	rm -rf dist

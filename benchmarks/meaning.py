@@ -68,7 +68,7 @@ def _no_scale() -> list[Row]:
                 f"{name}: class-oblivious, kept at {heatmap.solution.endpoint}",
                 f"{', '.join(said)}; weights vary by {100 * spread:.0f} % of the largest",
                 "never silently flat",
-                spread > 1e-3 or said == ["uninformative"],
+                spread > 1e-3 or all(outcome.shows_nothing for outcome in heatmap.solution.outcome),
                 {"spread": spread, "endpoint": heatmap.solution.endpoint},
             )
         )

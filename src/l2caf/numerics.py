@@ -14,6 +14,8 @@ AGREE = 1e-5
 CONFIRMED = 1e-3
 # A filter that varies by less than this share of its largest weight shows nothing.
 FLAT = 0.02
+# Positions whose features differ by less than this share of the largest are the same: rounding differs by position.
+ALIKE = 1e-5
 
 
 def rows(values: Tensor) -> Tensor:

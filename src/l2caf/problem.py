@@ -13,7 +13,7 @@ from .heads.affine import AffineMap
 from .heads.endpoint import Endpoint
 from .heads.head import Head
 from .heads.head import Way as Way
-from .numerics import rows
+from .numerics import ALIKE, rows
 from .objectives.objective import Loss
 
 
@@ -34,11 +34,28 @@ class Problem:
         way: Way = Way.CHEAPEST,
     ) -> None:
         self.filter = filter
-        self.losses = losses
         self.evaluations = 0
         self._head = head
         self._endpoint = endpoint or Endpoint()
         self._way = way
+        self.losses = tuple(loss.fitted(self.untouched) for loss in losses)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the layer's positions are known to answer to the input beneath them."""
+        return getattr(self._head.layer, "verdict", "confirmed") == "confirmed"
+
+    @property
+    def why_undecided(self) -> str:
+        """What is known of the layer's positions, in words."""
+        return self._head.layer.why
+
+    @property
+    def alike(self) -> Tensor:
+        """For which samples the map is the same at every position, but for rounding: (B,)."""
+        columns = self._head.columns.detach()
+        spread = (columns.amax(dim=2) - columns.amin(dim=2)).amax(dim=1)
+        return spread <= max(ALIKE, 4 * torch.finfo(columns.dtype).eps) * columns.abs().amax(dim=(1, 2))
 
     @property
     def maps(self) -> int:
@@ -145,7 +162,7 @@ class Problem:
 
     def gradients(self) -> Tensor:
         """The gradients of linear losses, which are the same at every filter: (K, B, n)."""
-        directions = [loss.direction for loss in self.losses if loss.direction is not None]
+        directions = [rows(loss.direction) for loss in self.losses if loss.direction is not None]
         if self.endpoint != "output":
             mapping = self.affine()
             assert mapping is not None

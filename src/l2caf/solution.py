@@ -12,13 +12,46 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """How the search for one filter ended."""
+    """How the search for one filter ended; each says one thing, and `sentence` says it in words."""
 
-    EXACT = "exact"  # the global optimum, in closed form
-    CONVERGED = "converged"  # the solver's own test of convergence was met
-    STEP_LIMIT = "step_limit"  # the best found before the steps ran out
-    UNINFORMATIVE = "uninformative"  # every filter, or the uniform one, does as well: the map shows nothing
-    NON_FINITE = "non_finite"  # the network gave NaN or infinity; the filter is all zero
+    EXACT = "exact"
+    CONVERGED = "converged"
+    STEP_LIMIT = "step_limit"
+    STUCK = "stuck"
+    UNIFORM = "uniform"
+    UNMOVED = "unmoved"
+    UNDECIDED = "undecided"
+    NON_FINITE = "non_finite"
+
+    @property
+    def sentence(self) -> str:
+        """What it means, in words for a person who looks at the map.
+
+        >>> Outcome.UNIFORM.sentence
+        'no position matters more than another'
+        """
+        return _SENTENCES[self]
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether there is no map to look at: it is all 0.
+
+        >>> [str(outcome) for outcome in Outcome if outcome.shows_nothing]
+        ['uniform', 'unmoved', 'non_finite']
+        """
+        return self in (Outcome.UNIFORM, Outcome.UNMOVED, Outcome.NON_FINITE)
+
+
+_SENTENCES = {
+    Outcome.EXACT: "the global optimum, in closed form",
+    Outcome.CONVERGED: "the solver's own test of convergence was met",
+    Outcome.STEP_LIMIT: "the best filter found before the evaluations ran out",
+    Outcome.STUCK: "the best filter found, but the gradient leads nowhere there or contradicts the values",
+    Outcome.UNIFORM: "no position matters more than another",
+    Outcome.UNMOVED: "nothing that is filtered here moves the output",
+    Outcome.UNDECIDED: "a filter was found, but whether the layer's positions answer to the input beneath them is open",
+    Outcome.NON_FINITE: "the network gave NaN or infinity",
+}
 
 
 @dataclass(frozen=True)
@@ -26,9 +59,11 @@ class Solution:
     """The filters of a batch and how they were found.
 
     `filter` is (B, *grid) and `loss`, `steps`, `evaluations` are (B,); with several maps per sample there is a second
-    axis, and `outcome` is a list of lists. `evaluations` counts how often the filtered network (or the part of it
-    that is not affine in the filter) was computed with its gradient. `path`, where it was asked for, is
-    (steps, B, *grid), with the losses along it in `losses`.
+    axis, and `outcome` is a list of lists. A loss belongs to the filter beside it, also where that filter shows
+    nothing; it is NaN where the network gave NaN or infinity, and the filter is 0 there. `evaluations` counts how often
+    the filtered network (or the part of it that is not affine in the filter) was computed with its gradient, or without
+    it where none was to be had. `path`, where it was asked for, is (steps, B, *grid), with the losses along it in
+    `losses`; a search that ended before the others stays where it ended.
     """
 
     filter: Tensor
@@ -51,6 +86,15 @@ class Solution:
         """How the search for each map of one sample ended."""
         found = self.outcome[sample]
         return found if isinstance(found, list) else [found]
+
+    @property
+    def shown(self) -> Tensor:
+        """The filters as maps to look at: all 0 where one shows nothing."""
+        nothing = [[one.shows_nothing for one in self.outcomes(sample)] for sample in range(len(self.filter))]
+        if not any(any(row) for row in nothing):
+            return self.filter
+        hidden = self.loss.new_tensor(nothing).bool().reshape(self.loss.shape)
+        return self.filter.masked_fill(hidden.reshape(*hidden.shape, *[1] * (self.filter.ndim - hidden.ndim)), 0.0)
 
 
 def together(parts: Sequence[Solution], samples: Sequence[Any]) -> Solution:

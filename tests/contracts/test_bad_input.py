@@ -122,35 +122,37 @@ def test_a_sample_that_is_not_finite_leaves_the_others_alone(method: str, make: 
 
 @pytest.mark.parametrize("solver", [l2caf.Auto(), l2caf.Riemannian(), GradientDescent(steps=300)], ids=repr)
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_sample_without_signal_is_uninformative(objective: str, solver: Any) -> None:
+def test_a_sample_without_signal_is_unmoved(objective: str, solver: Any) -> None:
     network = seeded(nets.pooled)
     network[0].bias = None
     inputs = pixels(2)
     inputs[0] = 0
     heatmap = l2caf.explain(network, inputs, objective=OBJECTIVES[objective], solver=solver)
-    assert heatmap.solution.outcome[0] == "uninformative"
-    assert heatmap.solution.outcome[1] != "uninformative"
-    assert heatmap.weights[0].max() == heatmap.weights[0].min()  # not the noise of a random start
+    assert heatmap.solution.outcome[0] == "unmoved"
+    assert not heatmap.solution.outcome[1].shows_nothing
+    assert heatmap.solution.filter[0].max() == heatmap.solution.filter[0].min()  # not the noise of a random start
+    assert not heatmap.maps[0].any()
     alone = l2caf.explain(network, inputs[:1], objective=OBJECTIVES[objective], solver=solver)
-    assert alone.solution.outcome == ["uninformative"]
+    assert alone.solution.outcome == ["unmoved"]
 
 
 @pytest.mark.parametrize("solver", [l2caf.Auto(), l2caf.Riemannian()], ids=repr)
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_constant_features_are_uninformative(objective: str, solver: Any) -> None:
+def test_constant_features_are_uniform(objective: str, solver: Any) -> None:
     inputs = torch.full((1, 3, 32, 32), 0.7)
     heatmap = l2caf.explain(seeded(nets.pooled), inputs, objective=OBJECTIVES[objective], solver=solver)
-    assert heatmap.solution.outcome == ["uninformative"]
+    assert heatmap.solution.outcome == ["uniform"]
+    assert not heatmap.maps.any()
 
 
 @pytest.mark.parametrize("solver", [l2caf.Auto(), GradientDescent(steps=60)], ids=repr)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_network_that_does_not_feel_the_filter(objective: str, solver: Any) -> None:
     heatmap = l2caf.explain(seeded(nets.Unfelt), pixels(), objective=OBJECTIVES[objective], solver=solver)
-    assert heatmap.solution.outcome == ["uninformative"] * 2
+    assert heatmap.solution.outcome == ["unmoved"] * 2
     for parameter in (network := seeded(nets.Unfelt)).parameters():
         parameter.requires_grad_(False)
-    assert l2caf.explain(network, pixels(), solver=solver).solution.outcome == ["uninformative"] * 2
+    assert l2caf.explain(network, pixels(), solver=solver).solution.outcome == ["unmoved"] * 2
     assert torch.equal(l2caf.GradCAM(1)(network, pixels()).maps, torch.zeros(2, 32, 32))
 
 
@@ -161,7 +163,7 @@ def assert_informative_or_said(heatmap: Any) -> None:
     assert heatmap.solution.endpoint
     for weights, outcome in zip(heatmap.weights, heatmap.solution.outcome, strict=True):
         magnitude = weights.abs()
-        if outcome == "uninformative":
+        if outcome.shows_nothing:
             continue
         assert outcome in ("exact", "converged", "step_limit")
         assert magnitude.min() < 0.99 * magnitude.max()
@@ -186,7 +188,7 @@ def test_where_nothing_feels_scale_it_is_said() -> None:
             return torch.nn.functional.normalize(self.conv(x).square().mean(dim=(2, 3)), dim=1)
 
     heatmap = l2caf.explain(seeded(Unit), pixels())
-    assert heatmap.solution.outcome == ["uninformative"] * 2
+    assert heatmap.solution.outcome == ["uniform"] * 2
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class AttentionFilter(Method):
             found.append(self.solver.solve(problem, several=asked.several))
         solution = found[0] if len(found) == 1 else together(found, [view.samples for view in views])
         return Maps(
-            solution.filter,
+            solution.shown,
             keeps_sign=asked.keeps_sign,
             classes=asked.classes,
             solution=solution,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -27,13 +27,23 @@ class Loss(abc.ABC):
     @abc.abstractmethod
     def __call__(self, output: Tensor) -> Tensor: ...
 
+    def fitted(self, output: Tensor) -> Loss:
+        """This loss for a batch whose untouched output is this: what is said once holds for every sample."""
+        return self
+
 
 @dataclass(frozen=True)
 class LeastSquares(Loss):
-    """||target - o||^2; `target` has the shape of the output. How much a position matters is all that it tells."""
+    """||target - o||^2; `target` has the shape of the output, or of one sample's.
+
+    How much a position matters is all that it tells.
+    """
 
     target: Tensor = field()
     signed = False
+
+    def fitted(self, output: Tensor) -> Loss:
+        return self if self.target.shape == output.shape else replace(self, target=_each(self.target, output, "target"))
 
     def __call__(self, output: Tensor) -> Tensor:
         return (_precise(output) - _precise(self.target)).square().sum(dim=1)
@@ -41,9 +51,14 @@ class LeastSquares(Loss):
 
 @dataclass(frozen=True)
 class Linear(Loss):
-    """direction . o, so that the gradient is the same everywhere; `direction` is (B, m)."""
+    """direction . o, so that the gradient is the same everywhere; `direction` is (B, m), or (m,) for all samples."""
 
     direction: Tensor = field()
+
+    def fitted(self, output: Tensor) -> Loss:
+        if self.direction.shape == output.shape:
+            return self
+        return replace(self, direction=_each(self.direction, output, "direction"))
 
     def __call__(self, output: Tensor) -> Tensor:
         return (_precise(output) * _precise(self.direction)).sum(dim=1)
@@ -96,6 +111,19 @@ class Objective(abc.ABC):
     @abc.abstractmethod
     def losses(self, output: Tensor) -> Losses:
         """Put the objective to a batch whose untouched output is this."""
+
+
+def _each(given: Tensor, output: Tensor, name: str) -> Tensor:
+    """What a loss holds, for each sample of the output."""
+    batch, numbers = len(output), output[:1].numel()
+    if given.ndim and len(given) == batch and given.numel() == batch * numbers:
+        return given.reshape(output.shape).to(output.device)
+    if given.numel() == numbers and given.shape in (output.shape[1:], (numbers,), (1, *output.shape[1:]), (1, numbers)):
+        return given.reshape(1, *output.shape[1:]).to(output.device).expand(output.shape)
+    raise InputError(
+        f"The {name} of the loss has shape {tuple(given.shape)}, but the output has {tuple(output.shape)}: give one of "
+        f"that shape, or {tuple(output.shape[1:])} for all samples."
+    )
 
 
 def _precise(values: Tensor) -> Tensor:

@@ -39,20 +39,27 @@ class Auto(Solver):
         return exact, f"the {problem.endpoint} is affine in the filter"
 
     def search(self, problem: Problem) -> Found:
+        kinds = {(loss.direction is None, loss.target is None) for loss in problem.losses}
+        if len(kinds) > 1:  # each map by the solver that fits its own loss
+            return Found.stacked([self.search(problem.one(number)) for number in range(problem.maps)])
         solver, why = self.choose(problem)
         if not isinstance(solver, Exact):
-            return replace(solver.search(problem), solver=solver.name, reason=why)
+            found = solver.search(problem)
+            return replace(found, solver=solver.name, reason=_joined(why, found.reason))
         found, accepted = solver.attempt(problem)
         if bool(accepted.all()):
             return replace(found, solver=solver.name, reason=why)
         # Where the exact filter is refused the head is not what it looked like, so it is computed in full.
-        found = _merged(found, self.riemannian.search(problem.without_shortcuts()), accepted)
-        descended = (found.evaluations > 0).any(dim=0)
-        why = f"{why}, but the exact filter of {int(descended.sum())} samples lies where it is not"
-        used = (
-            self.riemannian.name if bool((found.evaluations > 0).all()) else f"{solver.name} and {self.riemannian.name}"
-        )
-        return replace(found, solver=used, reason=why)
+        descent = self.riemannian.search(problem.without_shortcuts())
+        refused = (~accepted).any(dim=0)
+        why = f"{why}, but the exact filter of {int(refused.sum())} of {problem.batch} samples lies where it is not"
+        names = [self.riemannian.name] if not bool(accepted.any()) else [solver.name, self.riemannian.name]
+        merged = _merged(found, descent, accepted)
+        return replace(merged, solver=" and ".join(names), reason=_joined(why, descent.reason))
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(reason for reason in reasons if reason)
 
 
 def _merged(one: Found, other: Found, use_one: Tensor) -> Found:
@@ -66,4 +73,5 @@ def _merged(one: Found, other: Found, use_one: Tensor) -> Found:
             [a if use else b for use, a, b in zip(*row, strict=True)]
             for row in zip(use_one.tolist(), one.outcome, other.outcome, strict=True)
         ],
+        even=other.even if one.even is None or other.even is None else torch.where(use_one, one.even, other.even),
     )

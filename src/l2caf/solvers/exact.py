@@ -62,10 +62,10 @@ class Exact(Solver):
             nothing = nothing.to(problem.device)
             outcome = [[Outcome.STEP_LIMIT] * problem.batch for _ in problem.losses]
             return Found(nothing, nothing.sum(dim=2), zero, zero, outcome), torch.zeros_like(zero, dtype=torch.bool)
-        weights, value = solved
+        weights, value, even = solved
         if problem.is_known:
-            found = Found(weights, value, zero, zero, [[Outcome.EXACT] * problem.batch for _ in problem.losses])
-            return found, torch.ones_like(zero, dtype=torch.bool)
+            exact = [[Outcome.EXACT] * problem.batch for _ in problem.losses]
+            return Found(weights, value, zero, zero, exact, even), torch.ones_like(zero, dtype=torch.bool)
         # The loss is confirmed by computing the head there: a probe may have missed where it bends.
         computed = problem.confirmed(weights.float() if problem.precision > 1e-12 else weights)
         accepted = (computed - value).abs() <= CONFIRMED * value.abs() + _rounding(problem, value)
@@ -75,7 +75,7 @@ class Exact(Solver):
             best = Outcome.CONVERGED  # the best of the filters that are nowhere negative; another may be better
         if problem.precision > 1e-6:
             value = computed  # in half precision the network's own rounding is part of what it gives
-        found = Found(weights, value, zero, zero, [[best] * problem.batch for _ in problem.losses])
+        found = Found(weights, value, zero, zero, [[best] * problem.batch for _ in problem.losses], even)
         return found, accepted | ~problem.finite
 
 
@@ -90,15 +90,16 @@ def _rounding(problem: Problem, value: Tensor) -> Tensor:
     return 2 * length * value.clamp_min(0).sqrt() + length.square()
 
 
-def _along_the_gradients(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Linear losses: filters (K, B, n) and their losses, all maps at once."""
+def _along_the_gradients(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """Linear losses: filters (K, B, n), their losses and those of the uniform filter, all maps at once."""
     gradients = problem.gradients().double()
     length = gradients.norm(dim=2, keepdim=True)
     even = problem.positions**-0.5
     # A gradient of zero means that no filter does better than another: the uniform one stands for them all.
     weights = torch.where(length > 0, -gradients / length.clamp_min(1e-300), even)
-    value = problem.at_untouched() + (gradients * (weights - 1)).sum(dim=2)
-    return weights, value
+    untouched = problem.at_untouched()
+    value = untouched + (gradients * (weights - 1)).sum(dim=2)
+    return weights, value, untouched + (even - 1) * gradients.sum(dim=2)
 
 
 def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,18 +114,24 @@ def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tu
     return found[0].to(jacobian.device), found[1].to(jacobian.device)
 
 
-def _least_squares(problem: Problem) -> tuple[Tensor, Tensor] | None:
+def _least_squares(problem: Problem) -> tuple[Tensor, Tensor, Tensor] | None:
     """Sums of squares: the same, one map after the other."""
     mapping = problem.affine()
     if mapping is None:
         return None
     finite = problem.finite
-    found = []
+    found, uniform = [], []
+    even = problem.positions**-0.5
     for loss in problem.losses:
         assert loss.target is not None
         target = rows(loss.target).to(mapping.offset) - mapping.offset
         # Samples with NaN would stop the eigensolver for all, so they are solved as if nothing were asked of them.
         target = target.masked_fill(~finite.unsqueeze(1), 0.0)
+        if problem.keeps_output(loss):  # J 1 is the target itself
+            missed = (1 - even) * target
+        else:
+            missed = mapping.push(torch.full_like(mapping.offset[:, :1], even).expand(-1, problem.positions)) - target
+        uniform.append(missed.double().square().sum(dim=1))
         if min(target.shape[1], problem.positions) <= FEW:
             found.append(_apart(problem, loss, mapping.jacobian, target))
             continue
@@ -133,4 +140,5 @@ def _least_squares(problem: Problem) -> tuple[Tensor, Tensor] | None:
         if bool(missing.any()):
             weights[missing], value[missing] = _apart(problem, loss, mapping.only(missing), target[missing])
         found.append((weights, value))
-    return torch.stack([weights for weights, _ in found]), torch.stack([value for _, value in found])
+    weights, value = (torch.stack([pair[place] for pair in found]) for place in (0, 1))
+    return weights, value, torch.stack(uniform)

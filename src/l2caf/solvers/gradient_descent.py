@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from ..problem import Problem, Way
 from ..solution import Outcome
-from .solver import Found, Solver, slope_of
+from .slope import contradicted, said, with_slope
+from .solver import Found, Solver
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ class GradientDescent(Solver):
     seed: int = 0
     vanilla: bool = False
     keep_path: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("window", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"A descent of {name}={getattr(self, name)} goes nowhere: give at least {least}.")
 
     def search(self, problem: Problem) -> Found:
         return Found.stacked([self._search_one(problem.one(number)) for number in range(problem.maps)])
@@ -66,13 +73,10 @@ class GradientDescent(Solver):
         steps = torch.zeros(problem.batch, dtype=torch.int64, device=problem.device)
         stood_still = torch.zeros_like(running)
         for step in range(self.steps):
-            with torch.enable_grad():
-                weights = problem.filter.weights(parameters, problem.grid)
-                losses = losses_at(weights)
-                slope = slope_of(losses, parameters, problem)
-            history.append(losses.detach().double())
+            losses, slope = with_slope(problem, losses_at, parameters)
+            history.append(losses)
             if self.keep_path:
-                path.append(weights.detach().clone())
+                path.append(problem.filter.weights(parameters.detach(), problem.grid).clone())
             steps += running
             if step >= self.window:
                 stood_still |= (history[-1] - history[-1 - self.window]).abs() < self.tolerance
@@ -88,13 +92,19 @@ class GradientDescent(Solver):
         with torch.no_grad():
             weights = problem.filter.weights(parameters, problem.grid)
             losses = losses_at(weights).double()
-        outcome = [Outcome.CONVERGED if still else Outcome.STEP_LIMIT for still in stood_still.tolist()]
+        # A loss that stands still where the gradient is not that of the values has not converged.
+        lies, spent = contradicted(problem, losses_at, parameters.detach())
+        outcome = [
+            Outcome.STUCK if stuck else Outcome.CONVERGED if still else Outcome.STEP_LIMIT
+            for stuck, still in zip(lies.tolist(), stood_still.tolist(), strict=True)
+        ]
         return Found(
             weights.detach().unsqueeze(0),
             losses.unsqueeze(0),
             steps.unsqueeze(0),
-            steps.unsqueeze(0),
+            (steps + spent).unsqueeze(0),
             [outcome],
             path=torch.stack(path).unsqueeze(1) if path else None,
             losses=torch.stack(history).unsqueeze(1),
+            reason=said(lies),
         )

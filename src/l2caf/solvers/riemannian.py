@@ -9,8 +9,12 @@ from torch import Tensor
 
 from ..problem import Problem
 from ..solution import Outcome
-from .solver import Found, Solver, slope_of
+from .descent import Descent
+from .slope import contradicted, said
+from .solver import Found, Solver
 from .sphere import by_eigenvalues
+from .stencil import MOST_POSITIONS, Stencil
+from .walkers import ROUNDS, Walkers, far_apart
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,16 @@ class Riemannian(Solver):
     step. A sample stops when `patience` steps in a row lowered its loss by less than `tolerance` of what it has
     gained since the start, or after `evaluations`.
 
-    Keeping the output (a sum of squares) is close to convex. Any other objective on a curved head may have many
-    valleys, so up to two thirds of the evaluations go into short descents: from the uniform filter, from what would be
-    exact if the head were affine, then each from a point `leap` away from the best so far, until a leap leads to the
-    same depth again. The best is followed down.
+    A curved head may have many valleys, so up to two thirds of the evaluations go into short descents: from the uniform
+    filter, from what would be exact if the head were affine, then from elsewhere (for a sum of squares, which is close
+    to convex on most heads, from the map's energy and a random filter; for any other objective from points `leap` away
+    from the best so far), until one leads to the same depth again. Where none does, or where a descent ended at a kink,
+    `exploring` further evaluations go to walkers that pass kinks and leave valleys (`walkers.py`). The best is followed
+    down.
+
+    Where it ends, the gradient is compared with the values. Where these contradict each other, or there is no slope at
+    all, the outcome is `stuck`, and a search without derivatives goes on (`stencil.py`), unless there are too many
+    positions for one.
     """
 
     evaluations: int = 150
@@ -32,21 +42,27 @@ class Riemannian(Solver):
     patience: int = 2
     memory: int = 12
     leap: float = 0.6
+    exploring: int = 900
 
     def search(self, problem: Problem) -> Found:
         return Found.stacked([self._search_one(problem.one(number)) for number in range(problem.maps)])
 
     def _search_one(self, problem: Problem) -> Found:
-        state = _State(problem, self.memory)
-        for start in _starts(problem):
+        state = Descent(problem, lambda weights: problem.value(weights.float().unsqueeze(0))[0], self.memory)
+        first, *others = _starts(problem)
+        state.consider(first)
+        even = state.loss.clone()
+        for start in others:
             state.consider(start)
         if bool(state.stalled.any()):
             for start in _rescues(problem):
                 state.consider(start, only=state.stalled)
-        if problem.filter.on_unit_sphere and problem.losses[0].target is None:
-            self._explore(state)
-        state.descend(until=self.evaluations, tolerance=self.tolerance, patience=self.patience)
-        outcome = [Outcome.STEP_LIMIT if running else Outcome.CONVERGED for running in state.running.tolist()]
+        walked = torch.zeros_like(state.running)
+        if problem.filter.on_unit_sphere and problem.informative:
+            walked = self._explore(state, even)
+        limit = self.evaluations + self.exploring * walked
+        state.descend(until=limit, tolerance=self.tolerance, patience=self.patience)
+        outcome, reason = self._ended(state, even, walked)
         weights = problem.filter.weights(state.point, problem.grid)
         return Found(
             weights.float().unsqueeze(0),
@@ -54,14 +70,37 @@ class Riemannian(Solver):
             state.steps.unsqueeze(0),
             state.evaluations.unsqueeze(0),
             [outcome],
+            even.unsqueeze(0),
+            reason=reason,
         )
 
-    def _explore(self, state: _State) -> None:
-        """Bring every sample to the best valley that short descents can find."""
+    def _explore(self, state: Descent, even: Tensor) -> Tensor:
+        """Bring every sample to the best valley that is found; return which ones needed walkers for it."""
         most = self.evaluations * 2 // 3
         looking = state.problem.finite & ~state.stalled & (state.evaluations + LINEARISED < most)
-        if not bool(looking.any()):
-            return
+        # Those that have no slope yet, those that other descents do not confirm, and those at a kink.
+        rough = state.problem.finite & state.stalled
+        if bool(looking.any()):
+            if state.problem.losses[0].target is None:
+                rough |= self._leap(state, even, looking, most)
+            state.descend(until=most, tolerance=COARSE, patience=2)
+            rough |= self._look_elsewhere(state, even, looking & ~rough)
+        rough |= self._at_kink(state, even)
+        if self.exploring and bool(rough.any()):
+            lies, spent = contradicted(state.problem, state.value, state.point)
+            state.evaluations = state.evaluations + spent * rough
+            rough &= ~lies  # who follows such a gradient is led astray
+        if self.exploring and bool(rough.any()):
+            walkers = Walkers(state.problem, state.value, far_apart(state.problem, state.point, ROUNDS[0][0]))
+            walkers.walk(self.exploring)
+            point, loss, gradient = walkers.best()
+            state.take(point, torch.where(rough, loss, torch.inf), gradient)
+            state.evaluations = state.evaluations + rough * walkers.spent
+        state.go_on()
+        return rough & bool(self.exploring)
+
+    def _leap(self, state: Descent, even: Tensor, looking: Tensor, most: int) -> Tensor:
+        """Descend from where the head, taken for affine, has its best filter, then from leaps away from the best."""
         other = state
         for _ in range(LINEARISED):
             other = state.sibling(-other.gradient, looking, evaluations=other.evaluations)
@@ -71,151 +110,73 @@ class Riemannian(Solver):
         other.descend(until=most, tolerance=COARSE, patience=2)
         state.take_from(other)
         generator = torch.Generator().manual_seed(0)
-        while bool((looking := looking & (state.evaluations < most - 1)).any()):
+        while bool((going := looking & (state.evaluations < most - 1)).any()):
             leap = torch.randn(1, state.point.shape[1], generator=generator, dtype=torch.float64)
             leap = self.leap * (leap / leap.norm()).to(state.point)
-            other = state.sibling(state.point + leap, looking, evaluations=state.evaluations)
+            other = state.sibling(state.point + leap, going, evaluations=state.evaluations)
             other.descend(until=most, tolerance=COARSE, patience=2)
-            looking = looking & ((other.loss - state.loss).abs() > SAME_DEPTH * state.loss.abs())
+            gained = even - torch.minimum(state.loss, other.loss)
+            same = (other.loss - state.loss).abs() <= SAME_VALLEY * gained + 1e-7 * even.abs()
+            looking = looking & ~(going & same)
             state.take_from(other)
-        state.go_on()
+        return looking
+
+    def _look_elsewhere(self, state: Descent, even: Tensor, looking: Tensor) -> Tensor:
+        """Descend from filters that are far from the best one; tell which samples got elsewhere."""
+        differ = torch.zeros_like(looking)
+        squares = state.problem.losses[0].target is not None
+        for start in far_apart(state.problem, state.point, 3 if squares else 4)[1:]:
+            going = looking & ~differ & (state.evaluations + SHORT < self.evaluations)
+            if not bool(going.any()):
+                break
+            other = state.sibling(start, going, evaluations=state.evaluations)
+            for _ in range(0 if squares else 2):  # on a head that is nearly affine this leads to the best filter
+                other = state.sibling(-other.gradient, going, evaluations=other.evaluations)
+            other.descend(until=state.evaluations + SHORT, tolerance=COARSE if squares else FINE, patience=2)
+            deeper, higher = state.loss - other.loss, other.loss - state.loss
+            gained = even - torch.minimum(state.loss, other.loss) + 1e-7 * even.abs()
+            differ |= going & ((deeper > DEEPER * gained) | (higher > HIGHER * gained))
+            state.take_from(other)
+        return differ
+
+    def _at_kink(self, state: Descent, even: Tensor) -> Tensor:
+        """Which samples ended where there is a slope and yet no way down along it."""
+        point = state.point / state.point.norm(dim=1, keepdim=True)
+        along = state.gradient - (state.gradient * point).sum(dim=1, keepdim=True) * point
+        return state.blocked & (KINK * along.norm(dim=1) > COARSE * (even - state.loss))
+
+    def _ended(self, state: Descent, even: Tensor, walked: Tensor) -> tuple[list[Outcome], str]:
+        """How each search ended; one whose gradient leads nowhere is taken further without it."""
+        problem = state.problem
+        lies, spent = contradicted(problem, state.value, state.point)
+        state.evaluations = state.evaluations + spent * problem.finite
+        flat = problem.finite & state.stalled & (state.steps == 0) & ~lies
+        kink = self._at_kink(state, even) & ~walked & ~lies
+        stuck = lies | flat | kink
+        words = [said(lies)]
+        without = lies | (flat & problem.moved)
+        if bool((flat & problem.moved).any()):
+            words.append(f"{int((flat & problem.moved).sum())} of {problem.batch} samples have no slope")
+        if bool(without.any()) and problem.positions <= MOST_POSITIONS:
+            stencil = Stencil(problem, state.value, state.point, state.loss)
+            stencil.descend(without)
+            state.point, state.loss = stencil.point, stencil.loss
+            state.evaluations = state.evaluations + stencil.spent * without
+            words.append("these were searched without derivatives")
+        outcome = [
+            Outcome.STUCK if is_stuck else Outcome.STEP_LIMIT if running else Outcome.CONVERGED
+            for is_stuck, running in zip(stuck.tolist(), state.running.tolist(), strict=True)
+        ]
+        return outcome, ", ".join(word for word in words if word)
 
 
-COARSE = 2e-2  # the tolerance of a short descent
-SAME_DEPTH = 1e-3  # two descents that end this close, relatively, have found the same valley
+COARSE, FINE = 2e-2, 5e-3  # the tolerances of short descents
+# Shares of what was gained over the uniform filter. Short descents that end this close have found the same valley; from
+# far away, where they do not get all the way down, they have found another where they end this much deeper or higher.
+SAME_VALLEY, DEEPER, HIGHER = 1e-2, 2e-2, 0.12
 LINEARISED = 4  # how often the head is taken for affine where it stands, to make a start that knows its slope
-
-
-class _State:
-    """The samples' points, losses, gradients and curvature memories."""
-
-    def __init__(self, problem: Problem, memory: int) -> None:
-        self.problem = problem
-        self.memory = memory
-        batch, device = problem.batch, problem.device
-        self.point = problem.filter.retract(problem.filter.start(batch, problem.grid).to(device).double())
-        self.loss = torch.full((batch,), torch.inf, dtype=torch.float64, device=device)
-        self.gradient = torch.zeros_like(self.point)
-        self.first_loss = self.loss.clone()
-        self.stride = torch.ones_like(self.loss)
-        self.steps = torch.zeros(batch, dtype=torch.int64, device=device)
-        self.evaluations = torch.zeros_like(self.steps)
-        self.small_steps = torch.zeros_like(self.steps)
-        self.running = problem.finite.clone()
-        self.moves: list[tuple[Tensor, Tensor, Tensor]] = []  # (s, y, 1 / s.y), zero where a sample did not move
-
-    @property
-    def stalled(self) -> Tensor:
-        """Which samples stand where the loss has no slope."""
-        return self.gradient.norm(dim=1) == 0
-
-    def consider(self, point: Tensor, *, only: Tensor | None = None) -> None:
-        """Start from this point where it is better than the present one, or where it alone has a slope."""
-        point = self.problem.filter.retract(point.to(self.point))
-        loss, gradient = self._evaluate(point)
-        better = loss < self.loss if only is None else only & (gradient.norm(dim=1) > 0)
-        self.point = torch.where(better.unsqueeze(1), point, self.point)
-        self.gradient = torch.where(better.unsqueeze(1), gradient, self.gradient)
-        self.loss = torch.where(better, loss, self.loss)
-        self.first_loss = self.loss.clone()
-        self.stride = 0.3 / self.gradient.norm(dim=1).clamp_min(1e-30)
-
-    def sibling(self, point: Tensor, running: Tensor, *, evaluations: Tensor) -> _State:
-        """Return another descent of the same problem, from another point, that counts on from here."""
-        other = _State(self.problem, self.memory)
-        other.running, other.evaluations = running.clone(), evaluations
-        other.consider(point)
-        return other
-
-    def take_from(self, other: _State) -> None:
-        """Move every sample to where the other descent brought it, if that is lower."""
-        better = other.loss < self.loss
-        self.point = torch.where(better.unsqueeze(1), other.point, self.point)
-        self.gradient = torch.where(better.unsqueeze(1), other.gradient, self.gradient)
-        self.loss = torch.where(better, other.loss, self.loss)
-        self.steps = self.steps + other.steps
-        self.evaluations = other.evaluations
-
-    def go_on(self) -> None:
-        """Make ready to descend further from the present points."""
-        self.running = self.problem.finite & ~self.stalled
-        self.small_steps = torch.zeros_like(self.small_steps)
-        self.stride = 0.3 / self.gradient.norm(dim=1).clamp_min(1e-30)
-        self.moves = []
-
-    def descend(self, *, until: int, tolerance: float, patience: int) -> None:
-        """Step until every sample has converged or has used `until` evaluations; the latter stay marked as running."""
-        converging = self.running
-        while bool((going := converging & (self.evaluations < until)).any()):
-            self.running = going
-            self.step(tolerance=tolerance, patience=patience)
-            converging = self.running | (converging & ~going)
-        self.running = converging
-
-    def step(self, *, tolerance: float, patience: int) -> None:
-        """Let every running sample try one point."""
-        direction = self._direction()
-        slope = (direction * self.gradient).sum(dim=1)
-        trial = self.problem.filter.retract(self.point + self.stride.unsqueeze(1) * direction)
-        loss, gradient = self._evaluate(trial)
-        taken = (loss <= self.loss + 1e-4 * self.stride * slope) & self.running
-        gain = self.loss - loss
-        self._remember(trial, gradient, taken)
-        # A refused step is shortened to where a parabola through what is known would have its foot.
-        curvature = 2 * (loss - self.loss - self.stride * slope)
-        shorter = (-slope * self.stride.square() / curvature).nan_to_num(0.0, 0.0, 0.0)
-        shorter = torch.minimum(torch.maximum(shorter, 0.1 * self.stride), 0.5 * self.stride)
-        self.stride = torch.where(taken, torch.ones_like(self.stride), shorter)
-        self.point = torch.where(taken.unsqueeze(1), trial, self.point)
-        self.gradient = torch.where(taken.unsqueeze(1), gradient, self.gradient)
-        self.loss = torch.where(taken, loss, self.loss)
-        self.steps += taken
-        enough = tolerance * (self.first_loss - self.loss).clamp_min(0) + 1e-12 * self.loss.abs()
-        self.small_steps = torch.where(taken, torch.where(gain <= enough, self.small_steps + 1, 0), self.small_steps)
-        stuck = self.stride * direction.norm(dim=1) < 1e-9
-        self.running = self.running & ~((self.small_steps >= patience) | stuck | (self.gradient.norm(dim=1) == 0))
-
-    def _evaluate(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        self.evaluations = self.evaluations + self.running
-        with torch.enable_grad():
-            leaf = point.detach().requires_grad_()
-            weights = self.problem.filter.weights(leaf, self.problem.grid)
-            losses = self.problem.value(weights.float().unsqueeze(0))[0].double()
-            finite = torch.where(losses.isfinite(), losses, 0.0)
-            slope = slope_of(finite, leaf, self.problem)
-        return torch.where(losses.isfinite(), losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
-
-    def _direction(self) -> Tensor:
-        """Return minus the inverse Hessian's limited-memory estimate times the gradient (the two-loop recursion)."""
-        direction = -self.gradient
-        shares = []
-        for move, change, inverse in reversed(self.moves):
-            share = inverse * (move * direction).sum(dim=1, keepdim=True)
-            direction = direction - share * change
-            shares.append(share)
-        if self.moves:
-            move, change, inverse = self.moves[-1]
-            scale = 1 / (inverse * change.square().sum(dim=1, keepdim=True)).clamp_min(1e-30)
-            direction = direction * torch.where(inverse > 0, scale, self._last_scale)
-            self._last_scale = torch.where(inverse > 0, scale, self._last_scale)
-        for (move, change, inverse), share in zip(self.moves, reversed(shares), strict=True):
-            direction = direction + move * (share - inverse * (change * direction).sum(dim=1, keepdim=True))
-        uphill = (direction * self.gradient).sum(dim=1, keepdim=True) >= 0
-        return torch.where(uphill, -self.gradient, direction)
-
-    _last_scale: Tensor | float = 1.0
-
-    def _remember(self, trial: Tensor, gradient: Tensor, taken: Tensor) -> None:
-        move = trial - self.point
-        change = gradient - self.gradient
-        product = (move * change).sum(dim=1, keepdim=True)
-        sound = taken.unsqueeze(1) & (
-            product > 1e-10 * move.norm(dim=1, keepdim=True) * change.norm(dim=1, keepdim=True)
-        )
-        zeros = torch.zeros_like(move)
-        inverse = torch.where(sound, 1 / product.where(sound, torch.ones_like(product)), 0.0)
-        self.moves.append((move.where(sound, zeros), change.where(sound, zeros), inverse))
-        del self.moves[: -self.memory]
+SHORT = 20  # evaluations of a descent that only asks whether there is another valley
+KINK = 0.05  # how far a step must be able to go down a slope, on the unit sphere
 
 
 def _starts(problem: Problem) -> list[Tensor]:

@@ -19,7 +19,7 @@ from ..progress import Progress, silent
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
 from ..solution import Outcome
-from .explained import EMPTY, UNINFORMATIVE, photograph_title
+from .explained import EMPTY, photograph_title
 from .network_choice import NetworkChoice
 from .outputs import target
 
@@ -186,8 +186,8 @@ def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:
     heat = one.signed if style.signed else one.shown
     if heat is None:
         return note(one.refusal, view.size)
-    if one.outcome == Outcome.UNINFORMATIVE:
-        return note(UNINFORMATIVE, view.size)
+    if one.outcome and one.outcome.shows_nothing:
+        return note(f"no map: {one.outcome.sentence}", view.size)
     if not heat.any():
         return note(EMPTY, view.size)
     return style.draw(view, heat)

@@ -35,10 +35,8 @@ class Map:
     @property
     def title(self) -> str:
         """What it is about, and a warning where it shows nothing."""
-        if self.outcome == Outcome.UNINFORMATIVE:
-            return UNINFORMATIVE
-        if self.outcome == Outcome.NON_FINITE:
-            return "no map: the network gave NaN or infinity"
+        if self.outcome and self.outcome.shows_nothing:
+            return f"no map: {self.outcome.sentence}"
         if not self.heat.any():
             return f"{self.about}: {EMPTY}" if self.about else EMPTY
         return str(self.about) if self.about else "where it looked"
@@ -67,7 +65,6 @@ class Map:
         )
 
 
-UNINFORMATIVE = "uninformative: no place matters more than another"
 EMPTY = "no place speaks for it"
 
 

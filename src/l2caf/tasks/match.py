@@ -191,12 +191,12 @@ def _contrast_title(matches: Matches) -> str:
 def _contrast(matches: Matches) -> Cell:
     if matches.contrast is None:
         return None
-    if matches.contrast.seen.outcome == Outcome.UNINFORMATIVE:
+    if matches.contrast.seen.outcome.shows_nothing:
         return note("the two neighbours cannot be told apart", matches.view.size)
     return overlay(matches.view, matches.contrast.seen.heat, signed=True)
 
 
 def _drawn(seen: Seen, view: Image.Image, style: Style) -> Image.Image:
-    if seen.outcome in (Outcome.UNINFORMATIVE, Outcome.NON_FINITE):
+    if seen.outcome.shows_nothing:
         return note("no place speaks for this pair more than another", view.size)
     return style.draw(view, seen.heat if style.signed else seen.shown)

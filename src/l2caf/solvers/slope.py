@@ -1,0 +1,87 @@
+"""Losses with their gradients, and whether the gradients are those of the values.
+
+A network may give a gradient that is not its own: it detaches a part, reverses it (domain adversarial training), or
+replaces it (straight-through rounding). Its values tell the truth, so one directional difference is compared with what
+the gradient says of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..errors import NetworkError
+from ..problem import Problem
+from .outcomes import rounding
+
+Value = Callable[[Tensor], Tensor]  # filters (B, n) to losses (B,), with their graph
+
+# Beside the point, since at the end of a descent the gradient is zero or stands on a kink; a second and a third look,
+# elsewhere and at other distances, are for where the first two points lie on either side of a kink.
+LOOKS = ((0.02, 1e-3), (0.05, 5e-3), (0.05, 3e-4))
+# A gradient that accounts for the difference to this share is its own: kinks between two points leave less.
+ACCOUNTS = 0.25
+
+
+def with_slope(problem: Problem, value: Value, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    """The losses (B,) at a filter's parameters (B, P), and their gradient, which is 0 where the network hides it."""
+    with torch.enable_grad():
+        leaf = parameters.detach().requires_grad_()
+        try:
+            losses = value(problem.filter.weights(leaf, problem.grid)).double()
+            finite = torch.where(losses.isfinite(), losses, 0.0)
+            slope = slope_of(finite, leaf)
+        except RuntimeError as error:
+            if "nference tensor" not in str(error):
+                raise
+            raise NetworkError(
+                "The network's weights were made under torch.inference_mode, so no gradient passes through them: make "
+                "or load them outside of it, or take copy.deepcopy(network)."
+            ) from error
+    return torch.where(losses.isfinite(), losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
+
+
+def slope_of(losses: Tensor, parameters: Tensor) -> Tensor:
+    """The gradient of losses in the filter's parameters; 0 where the network hides it."""
+    if losses.requires_grad:
+        (slope,) = torch.autograd.grad(losses.sum(), parameters, allow_unused=True)
+        if slope is not None:
+            return slope
+    return torch.zeros_like(parameters)
+
+
+def contradicted(problem: Problem, value: Value, point: Tensor) -> tuple[Tensor, int]:
+    """For which samples the gradient near a point contradicts the values, (B,), and how many evaluations it took."""
+    generator = torch.Generator().manual_seed(2)
+    lies, spent = problem.finite.clone(), 0
+    for distance, step in LOOKS:
+        # Every sample draws the same numbers, so that a batch gives what its samples give alone.
+        away, across = torch.randn(2, 1, point.shape[1], generator=generator, dtype=torch.float64).to(point)
+        size = point.norm(dim=1, keepdim=True)
+        beside = problem.filter.retract(point + distance * size * away / away.norm())
+        loss, slope = with_slope(problem, value, beside)
+        steepest = slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-300)
+        direction = size * (steepest + across / across.norm()) / 2
+        with torch.no_grad():
+            ahead, behind = (
+                value(problem.filter.weights(beside + sign * step * direction, problem.grid)).double()
+                for sign in (1, -1)
+            )
+            noise = rounding(problem, loss.expand(problem.maps, -1))[0]
+        spent += 3
+        measured = (ahead - behind) / (2 * step)
+        expected = (slope * direction).sum(dim=1)
+        missed = (measured - expected).abs() - ACCOUNTS * torch.maximum(measured.abs(), expected.abs())
+        lies &= missed > 8 * noise / step
+        if not bool(lies.any()):
+            break
+    return lies, spent
+
+
+def said(lies: Tensor) -> str:
+    """The contradiction in words, or nothing."""
+    if not bool(lies.any()):
+        return ""
+    return f"the gradient contradicts the values of {int(lies.sum())} of {len(lies)} samples (detached or replaced)"

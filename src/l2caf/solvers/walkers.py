@@ -1,0 +1,92 @@
+"""Many walkers, of whom the better half goes on: for heads with kinks, or with many valleys.
+
+Maxima, top-k means, variances and products have kinks and valleys at which a descent ends that only ever steps down.
+A walker takes steps of a falling length along a running mean of the slopes it met (as Adam does, with one scale for all
+positions), so that it passes both. Twenty set out, from filters that differ as much as filters can; the few that came
+furthest walk on, and on.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..problem import Problem
+from .slope import Value, with_slope
+
+# How many walk, and how many steps: on random heads, these 900 evaluations find in 19 of 20 what twenty walkers find
+# who all go to the end.
+ROUNDS = ((30, 14), (8, 40), (2, 80))
+RATE = 0.8  # the length of the first step, on the unit sphere; each round starts with less
+FALLS = 0.7
+KEPT_SLOPE, KEPT_SIZE = 0.9, 0.95  # shares of the running means that stay in each step
+
+
+class Walkers:
+    """The best point of every sample that any walker met; `spent` counts evaluations."""
+
+    def __init__(self, problem: Problem, value: Value, starts: Tensor) -> None:
+        """Set out from (W, B, n) filters."""
+        self.problem, self.value = problem, value
+        self.points = starts
+        self.spent = 0
+        self.losses = torch.full(starts.shape[:2], torch.inf, dtype=torch.float64, device=starts.device)
+        self.gradients = torch.zeros_like(starts)
+
+    def walk(self, budget: int) -> None:
+        """Walk as many rounds as the budget allows, in shorter ones where it is small."""
+        whole = sum(walkers * steps for walkers, steps in ROUNDS)
+        for number, (walkers, steps) in enumerate(ROUNDS):
+            self._keep(walkers)
+            self._round(max(2, steps * budget // whole), RATE * FALLS**number)
+
+    def best(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The best point of each sample, its loss and its gradient."""
+        self._keep(1)
+        return self.points[0], self.losses[0], self.gradients[0]
+
+    def _keep(self, number: int) -> None:
+        """Let only the best of each sample go on."""
+        order = self.losses.argsort(dim=0, stable=True)[:number]
+        self.losses = self.losses.gather(0, order)
+        every = order.unsqueeze(2).expand(-1, -1, self.points.shape[2])
+        self.points, self.gradients = self.points.gather(0, every), self.gradients.gather(0, every)
+
+    def _round(self, steps: int, rate: float) -> None:
+        for number in range(len(self.points)):
+            point = self.points[number]
+            mean, size = torch.zeros_like(point), torch.zeros_like(point[:, :1])
+            for step in range(1, steps + 1):
+                loss, slope = with_slope(self.problem, self.value, point)
+                self.spent += 1
+                better = loss < self.losses[number]
+                self.losses[number] = torch.where(better, loss, self.losses[number])
+                self.points[number] = torch.where(better.unsqueeze(1), point, self.points[number])
+                self.gradients[number] = torch.where(better.unsqueeze(1), slope, self.gradients[number])
+                mean = KEPT_SLOPE * mean + (1 - KEPT_SLOPE) * slope
+                size = KEPT_SIZE * size + (1 - KEPT_SIZE) * slope.square().sum(dim=1, keepdim=True)
+                # The means started at zero; this undoes it.
+                ahead = mean / (1 - KEPT_SLOPE**step) / ((size / (1 - KEPT_SIZE**step)).sqrt() + 1e-300)
+                length = rate * (1 - step / (steps + 1)) ** 1.5
+                point = self.problem.filter.retract(point - length * ahead)
+
+
+def far_apart(problem: Problem, best: Tensor, number: int) -> Tensor:
+    """Filters that differ as much as filters can, (W, B, n): the best so far, the map's energy, its strongest positions
+    one by one, and random ones of one sign and of both. Every sample draws the same numbers.
+    """
+    generator = torch.Generator().manual_seed(1)
+    energy = problem.energy().to(best)
+    order = energy.argsort(dim=1, descending=True)
+    found = [best, energy.clamp_min(1e-12 * energy.amax(dim=1, keepdim=True))]
+    while len(found) < number:
+        turn, kind = divmod(len(found) - 2, 3)
+        random = torch.randn(1, problem.positions, generator=generator, dtype=torch.float64).to(best)
+        if kind == 0:
+            found.append(random.expand_as(best))
+        elif kind == 1:
+            found.append(random.abs().expand_as(best))
+        else:
+            strong = torch.nn.functional.one_hot(order[:, turn % problem.positions], problem.positions)
+            found.append(strong + 0.3 * problem.positions**-0.5 * random)
+    return torch.stack([problem.filter.retract(one.to(best)) for one in found])
