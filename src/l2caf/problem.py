@@ -43,7 +43,7 @@ class Problem:
     @property
     def verified(self) -> bool:
         """Whether the layer's positions are known to answer to the input beneath them."""
-        return getattr(self._head.layer, "verdict", "confirmed") == "confirmed"
+        return self._head.layer.verdict == "confirmed"
 
     @property
     def why_undecided(self) -> str:
