@@ -78,7 +78,8 @@ class Layout:
             "channels_last": shape[1:-1],
             "tokens": (shape[1] - self.prefix - self.suffix,) if len(shape) == 3 else (0,),
         }[self.kind]
-        return tuple(held) in (self._held, (math.prod(self.grid),))
+        wide = tuple(cells for cells in held if cells > 1)
+        return tuple(held) in (self._held, (math.prod(self.grid),)) or wide == self._held
 
     def columns(self, features: Tensor) -> Tensor:
         """Return the features as (B, C, positions), whatever the layout; prefix and suffix tokens are left out."""
@@ -163,6 +164,8 @@ def _tokens(tokens: int, axes: Mapping[int, int], *, prefix: int, suffix: int = 
 
 def _grids(kind: Kind, held: tuple[int, ...], axes: Mapping[int, int]) -> Iterator[Layout]:
     """A grid that the layer holds as one, along all choices of the input's axes; a single cell may be all of one."""
+    if len(held) > len(axes):  # a signal inside a network for pictures, (B, C, T, 1)
+        held = tuple(cells for cells in held if cells > 1)
     if math.prod(held) < 2 or len(held) > 3:
         return
     for along in permutations(axes, len(held)):
@@ -232,7 +235,8 @@ def natural(shape: Sequence[int], layouts: Sequence[Layout], axes: Mapping[int, 
         held_in_a_row = layout.kind == "channels_first" and len(layout.grid) > 1 and len(shape) == 3
         proportions = len(layout.grid) < 2 or in_proportion(layout.grid, [axes[axis] for axis in layout.along or ()])
         everything = layout.order is None and layout.suffix == 0 and set(layout.along or ()) == set(axes)
-        return everything and proportions and not held_in_a_row
+        most_have_a_place = layout.kind != "tokens" or 4 * layout.prefix <= shape[1]
+        return everything and proportions and most_have_a_place and not held_in_a_row
 
     def unlikely(layout: Layout) -> tuple[object, ...]:
         return layout.prefix > PREFIX_BESIDE_SUFFIX, far(layout) > 0, layout.prefix

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -30,7 +30,8 @@ from .slabs import Slabs, slabs_across
 Floats = npt.NDArray[np.float64]
 
 LEAST_AGREEMENT = 0.6  # a grid that is wrong by two has 0.5; the least of a right one that was met, 0.66
-# How sure: sum of atanh(r) sqrt((P - 3) / axes), which chance brings above 3 in one of 200 grids of four positions.
+# How sure: sum of atanh(r) sqrt((P - 3) / axes), which chance brings above 3 in one of 200 grids of four positions;
+# with many layouts to choose from, atanh(r) sqrt(P - 3) of every axis by itself.
 LEAST_CERTAINTY, CERTAINTY_OF_MANY = 3.0, 4.5
 LEAST_OF_FEWER_AXES = 0.8  # for a grid that has fewer axes than the input
 SIDE_BY_SIDE = 0.5  # how tokens that follow one another must answer for a place among others to be looked for
@@ -142,15 +143,11 @@ class Response:
         """One value per position of this response, on the axes of a layout's filter; other tokens are left out."""
         order = layout.order or range(len(layout.grid))
         frames = () if layout.frames is None else (layout.frames,)
+        held = [*frames, *(layout.grid[axis] for axis in order)]
         if layout.kind == "tokens":
             values = values.reshape(*frames, -1)[..., layout.prefix : self.held[-1] - layout.suffix]
-            held = [*frames, *(layout.grid[axis] for axis in order)]
         elif self._is_thinned:
-            held = [
-                -(-(length - stride // 2) // stride) for length, stride in zip(self.held, self.strides, strict=True)
-            ]
-        else:
-            held = [*frames, *(layout.grid[axis] for axis in order)]
+            held = [len(range(stride // 2, length, stride)) for length, stride in self._thinned(layout)]
         back = [*range(len(frames)), *(len(frames) + place for place in np.argsort(list(order)))]
         return values.reshape(held).transpose(back)
 
@@ -160,9 +157,15 @@ class Response:
         if self._is_thinned:
             offset = len(layout.shape) - len(layout.grid)
             order = layout.order or range(len(layout.grid))
-            stride = self.strides[axis if axis < offset else offset + list(order).index(axis - offset)]
+            held = axis if axis < offset else offset + list(order).index(axis - offset)
+            stride = self._thinned(layout)[held][1]
         cells = layout.shape[axis]
         return (np.arange(stride // 2, cells, stride) + 0.5) / cells
+
+    def _thinned(self, layout: Layout) -> list[tuple[int, int]]:
+        """Length and stride of each axis that the layer holds and a layout speaks of: single cells may be left out."""
+        axes = list(zip(self.held, self.strides, strict=True))
+        return axes if len(axes) == len(layout.shape) else [one for one in axes if one[0] > 1]
 
     @property
     def _is_thinned(self) -> bool:
@@ -198,6 +201,12 @@ class Judged:
     certainty: float
     highest: float = 0.0  # the correlation of the axis that is answered best
     least_certainty: float = 0.0  # of the axis that is answered least, by itself
+    preferred: bool = False  # whether it was chosen among others, for good reasons
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is good enough by itself, with no others to choose from."""
+        return self.agreement >= LEAST_AGREEMENT and self.certainty >= LEAST_CERTAINTY
 
 
 class Answers:
@@ -249,19 +258,18 @@ class Answers:
         judged = [self.judge(layout) for layout in layouts]
         if not judged:
             return None
-        many = CERTAINTY_OF_MANY if len(judged) > FEW else LEAST_CERTAINTY
-        sure = [one for one in judged if one.agreement >= LEAST_AGREEMENT and one.certainty >= many]
-        if len(judged) > FEW:
+        sure = [one for one in judged if one.is_sure]
+        if len(judged) > FEW:  # chance has more tries
             sure = [one for one in sure if one.least_certainty >= CERTAINTY_OF_MANY]
-        sure = [one for one in sure if _wide(one.layout) == axes or self._is_all_there_is(one, judged)]
+        sure = [one for one in sure if _wide(one.layout) >= axes or self._is_all_there_is(one, judged)]
         if not sure:
-            return max(judged, key=lambda one: (_wide(one.layout) == axes, one.agreement))
+            return max(judged, key=lambda one: (_wide(one.layout) >= axes, one.agreement))
         top = max(one.agreement for one in sure)
         near = [one for one in sure if one.agreement >= top - 2 * NEAR]
         most = max(_wide(one.layout) for one in near)
         near = [one for one in near if _wide(one.layout) == most]
         top = max(one.agreement for one in near)
-        return max((one for one in near if one.agreement >= top - NEAR), key=_preferred)
+        return replace(max((one for one in near if one.agreement >= top - NEAR), key=_preferred), preferred=True)
 
     def _is_all_that_differs(self, layout: Layout) -> bool:
         """Whether positions answer to different places along the axes of a layout alone."""
@@ -320,7 +328,7 @@ def find(
         return Finding(Verdict.REFUTED, guess, why="it does not change with this input")
     if answers.why_not:
         return Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=answers.why_not)
-    wide = sum(length > 1 for length in axes.values())
+    wide = sum(length > 3 for length in axes.values())  # frames may be fewer, and come on top
     best = answers.best(layouts, wide)
     # What is left over at the end of an axis is less than a cell. A network that looks at a part of its input has
     # positions that follow one another as they should, and lie elsewhere.
@@ -336,23 +344,28 @@ def find(
     ):
         behind = answers.best(proposals(answers.shape, axes, answers.shape[0], suffixes=True), wide)
         if behind is not None and (best is None or behind.agreement > best.agreement + 0.05):
-            return verdict_on(behind, guess, many=True)
-    return verdict_on(best, guess, many=len(layouts) > FEW)
+            best = behind
+    found = verdict_on(best, sure=best is not None and best.preferred)
+    if found.verdict is not Verdict.UNDECIDED or found.layout == guess:
+        return found
+    # With few positions, some layout agrees by chance; only the one that shapes suggest is worth a doubt.
+    if guess is None:
+        return Finding(Verdict.REFUTED, found.layout, found.agreement, found.why)
+    return verdict_on(answers.judge(guess), sure=False)
 
 
-def verdict_on(best: Judged | None, guess: Layout | None, *, many: bool = False) -> Finding:
-    """Say whether the best layout is good enough."""
-    if best is None:
+def verdict_on(judged: Judged | None, *, sure: bool) -> Finding:
+    """Say whether a layout is good enough; `sure` tells that it is where it agrees at all."""
+    if judged is None:
         return Finding(Verdict.REFUTED, None, why="no grid has so many positions")
-    agrees = f"where its positions answer follows their places by {best.agreement:.2f}"
-    if best.agreement < LEAST_AGREEMENT:
+    agrees = f"where its positions answer follows their places by {judged.agreement:.2f}"
+    if judged.agreement < LEAST_AGREEMENT:
         why = f"{agrees}, where {LEAST_AGREEMENT} is the least"
-        return Finding(Verdict.REFUTED, best.layout, best.agreement, why)
-    if best.layout.positions < LEAST_POSITIONS or best.certainty < (CERTAINTY_OF_MANY if many else LEAST_CERTAINTY):
-        layout = guess or best.layout
-        why = f"{agrees}, but {layout.positions} positions are too few to be sure"
-        return Finding(Verdict.UNDECIDED, layout, best.agreement, why)
-    return Finding(Verdict.CONFIRMED, best.layout, best.agreement)
+        return Finding(Verdict.REFUTED, judged.layout, judged.agreement, why)
+    if judged.layout.positions < LEAST_POSITIONS or not sure:
+        why = f"{agrees}, but {judged.layout.positions} positions are too few to be sure"
+        return Finding(Verdict.UNDECIDED, judged.layout, judged.agreement, why)
+    return Finding(Verdict.CONFIRMED, judged.layout, judged.agreement)
 
 
 def _correlation(values: Floats, axis: int, places: Floats) -> float:

@@ -186,12 +186,16 @@ class Look:
                 why = "the network could not be run on changed inputs"
                 found[number] = Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=why)
             elif layout is not None and not (answer.why_not or answer.is_independent):
-                found[number] = verdict_on(answer.judge(layout), layout)
+                judged = answer.judge(layout)
+                found[number] = verdict_on(judged, sure=judged.is_sure)
             else:
                 shape = survey.shape(number)
-                # Where a layer of the same shape has shown how it is laid out, no other layout is looked for.
+                # Where a layer of the same shape has shown how it is laid out, this one is mostly laid out alike.
                 known = laid_out.get(shape)
-                found[number] = find(answer, known or layouts[number], survey.axes, guess, search=known is None)
+                if known is not None:
+                    found[number] = find(answer, known, survey.axes, guess, search=False)
+                if known is None or found[number].verdict is not Verdict.CONFIRMED:
+                    found[number] = find(answer, layouts[number], survey.axes, guess, search=known is None)
                 if known is None and found[number].verdict is Verdict.CONFIRMED:
                     laid_out[shape] = [one for one in (found[number].layout,) if one is not None]
         return found
