@@ -10,6 +10,7 @@ another thread after a random while, as they do in life.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
@@ -35,6 +36,7 @@ from methods_for_tests import METHODS
 from networks_for_tests import pixels, seeded
 from state_for_tests import assert_same, state_of, worn
 
+PATIENCE = 300.0  # seconds for one interrupt, which takes a fraction of one
 HOME = str(Path(l2caf.__file__).parent)
 # Where Python enters and leaves things, and calls modules.
 TRACED = ("contextlib.py", "grad_mode.py", "_contextlib.py", "torch/nn/modules/module.py", "threading.py", "signal.py")
@@ -210,6 +212,7 @@ def main(number: int) -> int:
     trials = {name: Trial(case) for name, case in CASES.items()}
     counts, damaged = Counter[str](), list[str]()
     for place in range(number):
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)  # a lock that is left behind is damage too
         name = list(CASES)[place % len(CASES)]
         trial, kind = trials[name], ("restoring", "anywhere", "anywhere", "in time")[place // len(CASES) % 4]
         instant = generator.uniform(0, 1.1 * trial.seconds)
