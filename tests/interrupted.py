@@ -1,6 +1,6 @@
 """Explanations that are interrupted at any instant, to see whether the network is given back.
 
-    python tests/interrupted.py 2000        # as `make interrupts`; a fourth of them while the network is given back
+    python tests/interrupted.py 2000 [seed]  # as `make interrupts`; a fourth of them while the network is given back
 
 Three of four interrupts are raised at one instruction of the explaining: a first run under `sys.settrace` counts the
 instructions of all that matters (our own code, context managers, torch's modules and modes of gradients), a second one
@@ -206,9 +206,9 @@ def chosen(trial: Trial, generator: random.Random, *, restoring: bool) -> int:
     return generator.choice(trial.restoring) if restoring else generator.randint(1, trial.count)
 
 
-def main(number: int) -> int:
+def main(number: int, seed: int = 0) -> int:
     """Interrupt so many times, and return how many of them did damage."""
-    generator = random.Random(0)
+    generator = random.Random(seed)
     trials = {name: Trial(case) for name, case in CASES.items()}
     counts, damaged = Counter[str](), list[str]()
     for place in range(number):
@@ -231,4 +231,4 @@ def main(number: int) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1])) > 0)
+    raise SystemExit(main(*map(int, sys.argv[1:])) > 0)
