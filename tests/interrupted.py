@@ -1,6 +1,6 @@
 """Explanations that are interrupted at any instant, to see whether the network is given back.
 
-    python tests/interrupted.py 2000        # as `make interrupts`; a fourth of them while the network is given back
+    python tests/interrupted.py 2000 [seed]  # as `make interrupts`; a fourth of them while the network is given back
 
 Three of four interrupts are raised at one instruction of the explaining: a first run under `sys.settrace` counts the
 instructions of all that matters (our own code, context managers, torch's modules and modes of gradients), a second one
@@ -10,6 +10,7 @@ another thread after a random while, as they do in life.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
@@ -35,6 +36,7 @@ from methods_for_tests import METHODS
 from networks_for_tests import pixels, seeded
 from state_for_tests import assert_same, state_of, worn
 
+PATIENCE = 300.0  # seconds for one interrupt, which takes a fraction of one
 HOME = str(Path(l2caf.__file__).parent)
 # Where Python enters and leaves things, and calls modules.
 TRACED = ("contextlib.py", "grad_mode.py", "_contextlib.py", "torch/nn/modules/module.py", "threading.py", "signal.py")
@@ -204,12 +206,13 @@ def chosen(trial: Trial, generator: random.Random, *, restoring: bool) -> int:
     return generator.choice(trial.restoring) if restoring else generator.randint(1, trial.count)
 
 
-def main(number: int) -> int:
+def main(number: int, seed: int = 0) -> int:
     """Interrupt so many times, and return how many of them did damage."""
-    generator = random.Random(0)
+    generator = random.Random(seed)
     trials = {name: Trial(case) for name, case in CASES.items()}
     counts, damaged = Counter[str](), list[str]()
     for place in range(number):
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)  # a lock that is left behind is damage too
         name = list(CASES)[place % len(CASES)]
         trial, kind = trials[name], ("restoring", "anywhere", "anywhere", "in time")[place // len(CASES) % 4]
         instant = generator.uniform(0, 1.1 * trial.seconds)
@@ -228,4 +231,4 @@ def main(number: int) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1])) > 0)
+    raise SystemExit(main(*map(int, sys.argv[1:])) > 0)

@@ -75,8 +75,6 @@ class Bystanders:
     @may_be_interrupted
     def let_out(self) -> None:
         """Wait until no other thread is in the middle of a call that began before."""
-        if threading.active_count() == 1:
-            return
         self._inside |= {thread for thread, frame in _other_threads() if self._is_inside(frame)}
         while self._inside:
             raise_what_arrived()

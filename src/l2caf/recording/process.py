@@ -4,7 +4,7 @@ Three things of torch are in the way of recording: checkpointing runs a part of 
 gradient is asked for, with its own forward methods back in place; the fused kernel of attention passes the inner
 modules by; compiled functions hold the modules as they were. Torch has no switch for one thread, so while any network
 is on loan these names hold stand-ins that ask which thread is here: other threads, which train or serve, get what they
-had. The names are torch's private ones; tests/recording/test_process.py catches it when one of them changes.
+had. The names are torch's private ones; tests/recording/test_bystanders.py catches it when one of them changes.
 """
 
 from __future__ import annotations
