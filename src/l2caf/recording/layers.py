@@ -122,7 +122,11 @@ def _survey(network: nn.Module, arguments: Arguments, select: Select) -> _Survey
     known = knowledge_of(network)
     key = (arguments.signature(), select)
     # What reaches the output depends on weights too: a branch that starts at zero does only once it is trained.
-    versions = [(tensor.data_ptr(), tensor._version) for tensor in (*network.parameters(), *network.buffers())]
+    # A tensor of inference mode counts no versions; what writes into it goes unnoticed, as it does in torch itself.
+    versions = [
+        (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
+        for tensor in (*network.parameters(), *network.buffers())
+    ]
     surveyed: tuple[list[tuple[int, int]], _Survey] | None = known.get("survey", key)
     if surveyed is None or surveyed[0] != versions:
         surveyed = versions, _look_at_little(network, arguments, select)
