@@ -264,7 +264,7 @@ class Case:
 # Brute force
 
 
-def best_of_starts(case: Case, endpoint: str) -> np.ndarray:
+def best_of_starts(case: Case, endpoint: str, steps: int = STEPS) -> np.ndarray:
     """The lowest losses on the unit sphere from `STARTS` random filters, one per sample."""
     generator = torch.Generator().manual_seed(case.seed)
     points = torch.randn(case.batch, STARTS, case.positions, generator=generator, dtype=torch.float64)
@@ -274,7 +274,7 @@ def best_of_starts(case: Case, endpoint: str) -> np.ndarray:
     points = F.normalize(points, dim=2)
     mean, size = torch.zeros_like(points), torch.zeros_like(points[..., :1])
     best, kept = torch.full(points.shape[:2], torch.inf, dtype=torch.float64), points
-    for step in range(1, STEPS + 1):  # steps of a falling length along a running mean of slopes, each start for itself
+    for step in range(1, steps + 1):  # steps of a falling length along a running mean of slopes, each start for itself
         leaf = points.clone().requires_grad_()
         loss = case.losses(F.normalize(leaf, dim=2), endpoint)
         (slope,) = torch.autograd.grad(loss.sum(), leaf)
@@ -283,7 +283,7 @@ def best_of_starts(case: Case, endpoint: str) -> np.ndarray:
         slope = slope.nan_to_num(0.0, 0.0, 0.0)
         mean, size = 0.9 * mean + 0.1 * slope, 0.95 * size + 0.05 * slope.square().sum(dim=2, keepdim=True)
         move = mean / (1 - 0.9**step) / ((size / (1 - 0.95**step)).sqrt() + 1e-12)
-        points = F.normalize(points - 0.4 * (1 - step / (STEPS + 1)) ** 1.5 * move, dim=2)
+        points = F.normalize(points - 0.4 * (1 - step / (steps + 1)) ** 1.5 * move, dim=2)
     return np.array([_finished(case, endpoint, sample, best[sample], kept[sample]) for sample in range(case.batch)])
 
 
@@ -326,7 +326,7 @@ class Judged:
         )
 
 
-def judge(seed: int, solver: l2caf.Auto | l2caf.Riemannian | None = None) -> list[Judged]:
+def judge(seed: int, solver: l2caf.Auto | l2caf.Riemannian | None = None, *, steps: int = STEPS) -> list[Judged]:
     """Solve one seed and compare, sample by sample."""
     case = Case(seed)
     solution = case.solve(solver)
@@ -337,7 +337,7 @@ def judge(seed: int, solver: l2caf.Auto | l2caf.Riemannian | None = None) -> lis
         random = torch.randn(case.batch, 50, case.positions, generator=torch.Generator().manual_seed(seed))
         usual = case.losses(F.normalize(random, dim=2), solution.endpoint).median(dim=1).values.tolist()
     found = []
-    lowest_of_starts = best_of_starts(case, solution.endpoint).tolist()
+    lowest_of_starts = best_of_starts(case, solution.endpoint, steps).tolist()
     for sample, (again, even, typical, best) in enumerate(zip(plain, uniform, usual, lowest_of_starts, strict=True)):
         outcome = solution.outcomes(sample)[0]
         loss = float(solution.loss[sample])

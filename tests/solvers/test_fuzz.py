@@ -6,13 +6,16 @@ import pytest
 import torch
 
 from fuzzed_heads import WITHIN, Case, Judged, judge
+from l2caf import Auto, Riemannian
 
-SEEDS = range(60)
+SEEDS = range(42)
 
 
 @pytest.fixture(scope="module")
 def judged() -> list[Judged]:
-    return [row for seed in SEEDS for row in judge(seed)]
+    # A quarter of the evaluations and half of the steps of `make fuzz`: what takes a minute there takes seconds here.
+    solver = Auto(Riemannian(exploring=320))
+    return [row for seed in SEEDS for row in judge(seed, solver, steps=60)]
 
 
 def test_no_loss_is_wrong_no_exact_is_beaten_and_no_map_is_falsely_empty(judged: list[Judged]) -> None:
@@ -22,14 +25,14 @@ def test_no_loss_is_wrong_no_exact_is_beaten_and_no_map_is_falsely_empty(judged:
 def test_descents_find_what_twenty_starts_find(judged: list[Judged]) -> None:
     searched = [row for row in judged if row.descended and not row.outcome.shows_nothing]
     far = [row for row in searched if row.gap > WITHIN]
-    assert len(searched) > 60
-    # The bar is 95 % of a thousand heads; of so few, one more or less is chance.
-    assert len(far) <= 0.08 * len(searched), "\n".join(map(str, far))
+    assert len(searched) > 40
+    # The bar, 95 %, is for a thousand heads and all evaluations.
+    assert len(far) <= 0.12 * len(searched), "\n".join(map(str, far))
 
 
 def test_the_heads_differ() -> None:
     heads = {Case(seed).network.head.words for seed in SEEDS}
-    assert len(heads) > 50
+    assert len(heads) > 36
 
 
 def test_brute_force_multiplies_plainly() -> None:

@@ -265,7 +265,8 @@ def test_riemannian_is_as_good_as_the_best_descent(case: str) -> None:
     descents = [GradientDescent(steps=600, adam=True, learning_rate=rate).solve(problem) for rate in (0.1, 0.02)]
     best = torch.stack([descent.loss for descent in descents]).amin(dim=0)
     assert (solution.loss <= NOT_CONVEX.get(case, OBLIVIOUS) * best + 1e-7).all()
-    assert (solution.evaluations <= Riemannian().evaluations + 3).all()  # three for the check of the gradient
+    limit = Riemannian().evaluations + (Riemannian().exploring if case in NOT_CONVEX else 0)
+    assert (solution.evaluations <= limit + 6).all()  # three or six for the check of the gradient
     again = replayed(problem, solution.filter).detach().double()
     torch.testing.assert_close(again, solution.loss.double(), rtol=1e-3, atol=1e-6)
 

@@ -124,7 +124,8 @@ class _Finder:
         key = (self.arguments.signature(), self.arguments.main_name, select)
         # What reaches the output depends on weights too: a branch that starts at zero does only once it is trained.
         tensors = (*self.network.parameters(), *self.network.buffers())
-        versions = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+        # A tensor of inference mode counts no versions; what writes into it goes unnoticed, as it does in torch itself.
+        versions = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors]
         kept: tuple[Any, Survey] | None = known.get("survey", key)
         if kept is not None and kept[0] == versions:
             return kept[1]

@@ -119,7 +119,7 @@ class Look:
             calls[name] = call.index + 1
             if isinstance(output, Tensor) and output.is_floating_point() and output.layout == torch.strided:
                 noted.append((Seen(name, type(call.module).__name__, call.index, tuple(output.shape)), output))
-                versions[id(output)] = output._version
+                versions[id(output)] = 0 if output.is_inference() else output._version
 
         differentiable = inputs.clone().requires_grad_() * 1 if inputs.is_floating_point() else inputs.clone()
         given = self.arguments.with_rows(differentiable)
@@ -144,7 +144,8 @@ class Look:
         self._again = {
             number: tensor.detach()
             for number, (_, tensor) in enumerate(usable)
-            if tensor._version == versions[id(tensor)]  # what follows may have written into it
+            # What follows may have written into it.
+            if tensor.is_inference() or tensor._version == versions[id(tensor)]
         }
         return Survey(
             seen=tuple(

@@ -31,6 +31,7 @@ class Descent:
         self.small_steps = torch.zeros_like(self.steps)
         self.running = problem.finite.clone()
         self.blocked = torch.zeros_like(self.running)
+        self.moved = torch.zeros_like(self.running)
         self.moves: list[tuple[Tensor, Tensor, Tensor]] = []  # (s, y, 1 / s.y), zero where a sample did not move
 
     @property
@@ -64,8 +65,9 @@ class Descent:
         self.evaluations = other.evaluations
 
     def take(self, point: Tensor, loss: Tensor, gradient: Tensor) -> None:
-        """Move every sample to this point, if that is lower."""
+        """Move every sample to this point, if that is lower; what it knew of its old valley is of no use there."""
         better = loss < self.loss
+        self.moved = self.moved | better
         self.point = torch.where(better.unsqueeze(1), point, self.point)
         self.gradient = torch.where(better.unsqueeze(1), gradient, self.gradient)
         self.loss = torch.where(better, loss, self.loss)
@@ -75,8 +77,11 @@ class Descent:
         self.running = self.problem.finite & ~self.stalled
         self.blocked = torch.zeros_like(self.running)
         self.small_steps = torch.zeros_like(self.small_steps)
-        self.stride = 0.3 / self.gradient.norm(dim=1).clamp_min(1e-30)
-        self.moves = []
+        self.stride = torch.where(self.moved, 0.3 / self.gradient.norm(dim=1).clamp_min(1e-30), self.stride)
+        stays = (~self.moved).unsqueeze(1).to(self.point)
+        self.moves = [(move * stays, change * stays, inverse * stays) for move, change, inverse in self.moves]
+        self._last_scale = torch.where(self.moved.unsqueeze(1), 1.0, torch.as_tensor(self._last_scale).to(self.point))
+        self.moved = torch.zeros_like(self.moved)
 
     def descend(self, *, until: int | Tensor, tolerance: float, patience: int) -> None:
         """Step until every sample has converged or has used `until` evaluations; the latter stay marked as running."""

@@ -70,8 +70,8 @@ def judged(found: Found, problem: Problem) -> Found:
 
 def rounding(problem: Problem, value: Tensor) -> Tensor:
     """How far the precision of the endpoint's numbers alone may move losses of this value: (K, B)."""
-    # In half precision every number rounds by itself, so that a sum over them hardly shows it.
-    unit = problem.precision if problem.precision < 1e-6 else problem.precision / 16
+    # In half precision every number rounds by itself, so that a sum over many hardly shows it.
+    unit = min(problem.precision, 1e-5)
     directions = [rows(loss.direction) for loss in problem.losses if loss.direction is not None]
     if len(directions) == problem.maps:
         output = rows(problem.untouched).abs().float()

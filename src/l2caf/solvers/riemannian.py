@@ -42,7 +42,7 @@ class Riemannian(Solver):
     patience: int = 2
     memory: int = 12
     leap: float = 0.6
-    exploring: int = 900
+    exploring: int = 1280
 
     def search(self, problem: Problem) -> Found:
         return Found.stacked([self._search_one(problem.one(number)) for number in range(problem.maps)])
@@ -83,6 +83,7 @@ class Riemannian(Solver):
         if bool(looking.any()):
             if state.problem.losses[0].target is None:
                 rough |= self._leap(state, even, looking, most)
+                rough |= _slopes_oppose(state, looking & ~rough)
             state.descend(until=most, tolerance=COARSE, patience=2)
             rough |= self._look_elsewhere(state, even, looking & ~rough)
         rough |= self._at_kink(state, even)
@@ -123,19 +124,22 @@ class Riemannian(Solver):
 
     def _look_elsewhere(self, state: Descent, even: Tensor, looking: Tensor) -> Tensor:
         """Descend from filters that are far from the best one; tell which samples got elsewhere."""
-        differ = torch.zeros_like(looking)
         squares = state.problem.losses[0].target is not None
-        for start in far_apart(state.problem, state.point, 3 if squares else 4)[1:]:
-            going = looking & ~differ & (state.evaluations + SHORT < self.evaluations)
+        far = OTHER_VALLEY[0 if squares else 1]
+        differ, same = torch.zeros_like(looking), torch.zeros_like(state.steps)
+        for start in far_apart(state.problem, state.point, 1 + MOST_ELSEWHERE)[1:]:
+            going = looking & ~differ & (state.evaluations + SHORT < self.evaluations * 4 // 5)
+            going &= same < (2 if squares else CONFIRMED)
             if not bool(going.any()):
                 break
             other = state.sibling(start, going, evaluations=state.evaluations)
-            for _ in range(0 if squares else 2):  # on a head that is nearly affine this leads to the best filter
+            if not squares:  # on a head that is nearly affine this leads to the best filter
                 other = state.sibling(-other.gradient, going, evaluations=other.evaluations)
             other.descend(until=state.evaluations + SHORT, tolerance=COARSE if squares else FINE, patience=2)
-            deeper, higher = state.loss - other.loss, other.loss - state.loss
             gained = even - torch.minimum(state.loss, other.loss) + 1e-7 * even.abs()
-            differ |= going & ((deeper > DEEPER * gained) | (higher > HIGHER * gained))
+            higher = other.loss - state.loss
+            differ |= going & ((higher < -SAME_VALLEY * gained) | (higher > far * gained))
+            same += going & (squares | (higher.abs() <= 0.1 * SAME_VALLEY * gained))
             state.take_from(other)
         return differ
 
@@ -171,12 +175,29 @@ class Riemannian(Solver):
 
 
 COARSE, FINE = 2e-2, 5e-3  # the tolerances of short descents
-# Shares of what was gained over the uniform filter. Short descents that end this close have found the same valley; from
-# far away, where they do not get all the way down, they have found another where they end this much deeper or higher.
-SAME_VALLEY, DEEPER, HIGHER = 1e-2, 2e-2, 0.12
+# Shares of what was gained over the uniform filter. Short descents that end this close, or deeper by no more, found the
+# same valley; from far away they need not get all the way down, and have found another where they end this high: on
+# networks with one valley up to 0.03 for sums of squares, and up to 0.13 for other losses.
+SAME_VALLEY, OTHER_VALLEY = 1e-2, (0.06, 0.2)
 LINEARISED = 4  # how often the head is taken for affine where it stands, to make a start that knows its slope
-SHORT = 20  # evaluations of a descent that only asks whether there is another valley
+# Descents that only ask whether there is another valley: how many, how many that end at the very same depth are enough,
+# and the evaluations of one.
+MOST_ELSEWHERE, CONFIRMED, SHORT = 7, 5, 20
+OPPOSED = -0.2  # the least cosine of two slopes that a head with one valley has; VGG's come down to -0.1
 KINK = 0.05  # how far a step must be able to go down a slope, on the unit sphere
+
+
+def _slopes_oppose(state: Descent, looking: Tensor) -> Tensor:
+    """For which samples the slopes at filters that are far apart point away from one another: the loss turns round."""
+    if not bool(looking.any()):
+        return looking
+    slopes = []
+    for start in far_apart(state.problem, state.point, 1 + MOST_ELSEWHERE)[1:]:
+        other = state.sibling(start, looking, evaluations=state.evaluations)
+        state.take_from(other)
+        slopes.append(torch.nn.functional.normalize(other.gradient, dim=1))
+    stacked = torch.stack(slopes, dim=1)
+    return looking & ((stacked @ stacked.mT).amin(dim=(1, 2)) < OPPOSED)
 
 
 def _starts(problem: Problem) -> list[Tensor]:

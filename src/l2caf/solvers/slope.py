@@ -20,7 +20,7 @@ Value = Callable[[Tensor], Tensor]  # filters (B, n) to losses (B,), with their 
 
 # Beside the point, since at the end of a descent the gradient is zero or stands on a kink; a second and a third look,
 # elsewhere and at other distances, are for where the first two points lie on either side of a kink.
-LOOKS = ((0.02, 1e-3), (0.05, 5e-3), (0.05, 3e-4))
+LOOKS = ((0.02, 4e-3), (0.05, 1e-2), (0.05, 1e-3))
 # A gradient that accounts for the difference to this share is its own: kinks between two points leave less.
 ACCOUNTS = 0.25
 
@@ -53,16 +53,20 @@ def slope_of(losses: Tensor, parameters: Tensor) -> Tensor:
 
 
 def contradicted(problem: Problem, value: Value, point: Tensor) -> tuple[Tensor, int]:
-    """For which samples the gradient near a point contradicts the values, (B,), and how many evaluations it took."""
+    """For which samples the gradient near a point contradicts the values, (B,), and how many evaluations it took.
+
+    No gradient at all is one that contradicts values that differ.
+    """
     generator = torch.Generator().manual_seed(2)
-    lies, spent = problem.finite.clone(), 0
+    lies, none, spent = problem.finite.clone(), problem.finite.clone(), 0
+    seen = []
     for distance, step in LOOKS:
         # Every sample draws the same numbers, so that a batch gives what its samples give alone.
         away, across = torch.randn(2, 1, point.shape[1], generator=generator, dtype=torch.float64).to(point)
         size = point.norm(dim=1, keepdim=True)
         beside = problem.filter.retract(point + distance * size * away / away.norm())
         loss, slope = with_slope(problem, value, beside)
-        steepest = slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-300)
+        steepest = slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-30)
         direction = size * (steepest + across / across.norm()) / 2
         with torch.no_grad():
             ahead, behind = (
@@ -74,10 +78,13 @@ def contradicted(problem: Problem, value: Value, point: Tensor) -> tuple[Tensor,
         measured = (ahead - behind) / (2 * step)
         expected = (slope * direction).sum(dim=1)
         missed = (measured - expected).abs() - ACCOUNTS * torch.maximum(measured.abs(), expected.abs())
-        lies &= missed > 8 * noise / step
-        if not bool(lies.any()):
-            break
-    return lies, spent
+        lies &= missed > 4 * noise / step
+        none &= slope.norm(dim=1) == 0
+        seen += [loss, ahead, behind]
+        if not bool((lies | none).any()):
+            return lies, spent
+    losses = torch.stack(seen)
+    return lies | (none & (losses.amax(dim=0) - losses.amin(dim=0) > 8 * noise)), spent
 
 
 def said(lies: Tensor) -> str:
