@@ -34,6 +34,7 @@ _HOMES = {
     "CAM": "methods.cam",
     "GradCAM": "methods.grad_cam",
     "GradCAMAbs": "methods.grad_cam",
+    "Layout": "recording.layout",
     "usable_layers": "recording.layers",
     "L2cafError": "errors",
 }
@@ -62,6 +63,7 @@ __all__ = [
     "GradientDescent",
     "Heatmap",
     "L2cafError",
+    "Layout",
     "Riemannian",
     "Similarity",
     "Softmax",
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from .objectives.output import Similarity as Similarity
     from .recorder import record as record
     from .recording.layers import usable_layers as usable_layers
+    from .recording.layout import Layout as Layout
     from .solvers.auto import Auto as Auto
     from .solvers.exact import Exact as Exact
     from .solvers.gradient_descent import GradientDescent as GradientDescent

@@ -14,7 +14,7 @@ import l2caf
 
 PUBLIC = {
     "AttentionFilter", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Exact", "Gaussian", "GradCAM",
-    "GradCAMAbs", "GradientDescent", "Heatmap", "L2cafError", "Riemannian", "Similarity", "Softmax", "UnitL1",
+    "GradCAMAbs", "GradientDescent", "Heatmap", "L2cafError", "Layout", "Riemannian", "Similarity", "Softmax", "UnitL1",
     "UnitL2", "explain", "load", "record", "usable_layers",
 }  # fmt: skip
 
@@ -34,7 +34,7 @@ def test_a_name_that_is_not_there() -> None:
 
 def test_the_front_door() -> None:
     names = list(inspect.signature(l2caf.explain).parameters)
-    assert names == ["network", "inputs", "objective", "layer", "call", "filter", "solver", "select"]
+    assert names == ["network", "inputs", "objective", "layer", "call", "filter", "solver", "select", "of", "layout"]
     kinds = {name: parameter.kind for name, parameter in inspect.signature(l2caf.explain).parameters.items()}
     assert all(kind is inspect.Parameter.KEYWORD_ONLY for name, kind in kinds.items() if name not in names[:2])
 

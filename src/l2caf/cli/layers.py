@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options, terminal
+
+if TYPE_CHECKING:
+    from ..recording.layout import Layout
 
 
 def command(
@@ -38,14 +41,21 @@ def command(
             f"{row}{'  (default)' if row == result.default else ''}",
             row.kind,
             " × ".join(map(str, row.shape)),
-            row.layout.kind.replace("_", " ") + (f", {row.layout.prefix} before" if row.layout.prefix else ""),
+            _laid_out(row.layout),
             " × ".join(map(str, row.layout.grid)),
+            str(row.verdict),
             "yes" if row.reaches else "no",
         ]
         for row in result.layers
     ]
-    columns = ["layer", "type", "shape", "layout", "grid", "reaches the output"]
+    columns = ["layer", "type", "shape", "layout", "grid", "positions", "reaches the output"]
     console = terminal.output()
     console.print(terminal.table(columns, cells))
     console.print(f"{len(result.layers)} layers of {network}; the default is {result.default}", highlight=False)
     return 0
+
+
+def _laid_out(layout: Layout) -> str:
+    beside = [f"{count} {where}" for count, where in ((layout.prefix, "before"), (layout.suffix, "behind")) if count]
+    order = [] if layout.order is None else [f"order {layout.order}"]
+    return ", ".join([layout.kind.replace("_", " "), *beside, *order])
