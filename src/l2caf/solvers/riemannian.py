@@ -144,7 +144,9 @@ class Riemannian(Solver):
         return differ
 
     def _at_kink(self, state: Descent, even: Tensor) -> Tensor:
-        """Which samples ended where there is a slope and yet no way down along it."""
+        """Which samples ended where there is a slope and yet no way down along it; corners of a filter are no kinks."""
+        if not state.problem.filter.on_unit_sphere:
+            return torch.zeros_like(state.blocked)
         point = state.point / state.point.norm(dim=1, keepdim=True)
         along = state.gradient - (state.gradient * point).sum(dim=1, keepdim=True) * point
         return state.blocked & (KINK * along.norm(dim=1) > COARSE * (even - state.loss))
