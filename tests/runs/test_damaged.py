@@ -164,9 +164,9 @@ def test_the_command_says_what_is_damaged(made: Path, tmp_path: Path, capsys: py
     (tmp_path / ROWS).write_bytes(b"".join([*lines[:4], b"rubbish\n", *lines[4:]]))
     assert cli(evaluation(made, tmp_path)) == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: --out: '")
+    assert "error: --out: '" in said
     assert "is damaged in the lines from 4 to 7: remove all lines from 4 on" in said
-    assert said.count("\n") == 1
+    assert said.count("error:") == 1
     (tmp_path / ROWS).write_bytes(b"".join(lines[:3]))
     (tmp_path / "results.json").write_text('{"half')
     (tmp_path / "report.html").write_text("<!doctype html><html")

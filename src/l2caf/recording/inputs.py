@@ -180,6 +180,8 @@ def position_axes(tensor: Tensor) -> dict[int, int]:
     if tensor.dtype == torch.bool or tensor.is_complex() or tensor.layout != torch.strided:
         return {}
     axes = {axis: length for axis, length in enumerate(tensor.shape) if axis and length >= LEAST_POSITIONS}
+    if not axes and tensor.ndim > 3:  # a very small picture
+        axes = {axis: length for axis, length in enumerate(tensor.shape) if axis > 1 and length > 1}
     if axes:  # a single column, beside axes that have positions
         axes |= {axis: length for axis, length in enumerate(tensor.shape) if axis > 1 and length == 1}
     if tensor.ndim == 5:  # a clip of two or three frames, before or after the colours

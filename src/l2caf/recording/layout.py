@@ -121,8 +121,9 @@ def proposals(shape: Sequence[int], axes: Mapping[int, int], rows: int, *, suffi
     positions stand in one row, height and width keep the input's proportions to within a cell. `suffixes` asks for the
     readings of tokens with others behind them.
 
-    >>> [layout.grid for layout in proposals((1, 197, 768), {2: 224, 3: 224}, 1) if layout.order is None][:2]
-    [(14, 14), (197,)]
+    >>> found = proposals((1, 197, 768), {2: 224, 3: 224}, 1)
+    >>> [layout.prefix for layout in found if layout.grid == (14, 14) and layout.order is None]
+    [1]
     """
     if len(shape) < 3 or shape[0] % rows or 0 in shape:
         return

@@ -328,7 +328,8 @@ def find(
         return Finding(Verdict.REFUTED, guess, why="it does not change with this input")
     if answers.why_not:
         return Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=answers.why_not)
-    wide = sum(length > 3 for length in axes.values())  # frames may be fewer, and come on top
+    # Frames may be fewer, and come on top; a very small picture has no longer axes.
+    wide = sum(length > 3 for length in axes.values()) or sum(length > 1 for length in axes.values())
     best = answers.best(layouts, wide)
     # What is left over at the end of an axis is less than a cell. A network that looks at a part of its input has
     # positions that follow one another as they should, and lie elsewhere.

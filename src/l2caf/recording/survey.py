@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import L2cafError
+from ..errors import InputError, L2cafError, first_line
 from .borrow import Call, Forward, borrowed, forwards_replaced, watching
 from .inputs import Arguments, Select, position_axes, select_output
 from .layout import Layout, natural, proposals
@@ -94,15 +94,25 @@ class Look:
             for rows in dict.fromkeys((1, self.arguments.batch)):
                 try:
                     found = self._look(base, rows)
-                except L2cafError:
-                    raise
                 except Exception as error:  # noqa: BLE001 - a network may refuse noise, or one sample, in any way
                     problem = problem or error
                     continue
                 if found is not None:
                     return found
         # Neither will do: the batch as it is says what is wrong, in the network's own words.
-        select_output(self.arguments.map(Tensor.clone).call(self.network), self.select, self.arguments.batch)
+        main = self.arguments.main
+        try:
+            with forwards_replaced({}), torch.no_grad():
+                returned = self.arguments.map(Tensor.clone).call(self.network)
+        except Exception as error:
+            if main.is_floating_point() and main.ndim > 2:
+                raise
+            raise InputError(
+                f"No input has a map to explain: the network fails on one of shape {tuple(main.shape)} and type "
+                f"{main.dtype} ({first_line(error)}): give what it takes, such as a floating-point batch of shape "
+                "(1, 3, 224, 224)."
+            ) from error
+        select_output(returned, self.select, self.arguments.batch)
         raise problem or L2cafError("The network gives NaN or infinity whatever it is shown, so no layer can be found.")
 
     def _look(self, base: Base, rows: int) -> Survey | None:
@@ -308,7 +318,8 @@ def _axes_in_use(main: Tensor, rows: int, shapes: Iterable[tuple[int, ...]]) -> 
     """The input's axes with positions; those of two or three only where a layer has a row of the batch for each."""
     axes = position_axes(main)
     folded = {shape[0] // rows for shape in shapes if shape and shape[0] % rows == 0}
-    return {axis: length for axis, length in axes.items() if length > 3 or length in folded}
+    longest = max(axes.values(), default=0)
+    return {axis: length for axis, length in axes.items() if length > 3 or length in folded or longest <= 3}
 
 
 def _alive(output: Tensor, tensors: list[Tensor]) -> list[tuple[bool, ...] | None]:
