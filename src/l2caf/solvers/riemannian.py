@@ -83,7 +83,8 @@ class Riemannian(Solver):
         if bool(looking.any()):
             if state.problem.losses[0].target is None:
                 rough |= self._leap(state, even, looking, most)
-                rough |= _slopes_oppose(state, looking & ~rough)
+                affordable = state.evaluations + MOST_ELSEWHERE < self.evaluations
+                rough |= _slopes_oppose(state, looking & ~rough & affordable)
             state.descend(until=most, tolerance=COARSE, patience=2)
             rough |= self._look_elsewhere(state, even, looking & ~rough)
         rough |= self._at_kink(state, even)
