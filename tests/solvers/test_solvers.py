@@ -330,8 +330,8 @@ def test_riemannian_leaps_out_of_a_shallow_valley() -> None:
     found = Riemannian().search(problem)
     # Where both are open the score is (u + 3 v) . f, at most ||u + 3 v||; the centred loss is minus the score.
     assert found.loss.item() == pytest.approx(-math.sqrt(10), rel=1e-3)
-    # Without a leap and without walkers it stays where the score is 1.
-    assert Riemannian(leap=0.0, exploring=0).search(problem).loss.item() == pytest.approx(-1, abs=1e-3)
+    # With too few evaluations for a leap it stays where the score is 1.
+    assert Riemannian(evaluations=9, exploring=0).search(problem).loss.item() == pytest.approx(-1, abs=1e-3)
 
 
 def test_a_batch_leaps_as_its_samples_do_alone() -> None:
@@ -455,8 +455,8 @@ def test_riemannian_keeps_to_its_evaluations(evaluations: int) -> None:
     problem = posed(TwoValleys(), torch.ones(1, 1, 3, 3), ClassSpecific(0), layer="map")
     before = problem.evaluations
     found = Riemannian(evaluations=evaluations, exploring=0).search(problem)
-    assert int(found.evaluations) <= evaluations + 3  # three for the check of the gradient
-    assert problem.evaluations - before <= evaluations + 3
+    assert int(found.evaluations) <= evaluations + 9  # three to nine for the check of the gradient
+    assert problem.evaluations - before <= evaluations + 9
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,12 @@ class Descent:
         self.gradient = torch.where(better.unsqueeze(1), gradient, self.gradient)
         self.loss = torch.where(better, loss, self.loss)
 
-    def go_on(self) -> None:
-        """Make ready to descend further from the present points."""
-        self.running = self.problem.finite & ~self.stalled
-        self.blocked = torch.zeros_like(self.running)
-        self.small_steps = torch.zeros_like(self.small_steps)
+    def go_on(self, samples: Tensor | None = None) -> None:
+        """Make some samples, or all, ready to descend further from their present points."""
+        chosen = torch.ones_like(self.running) if samples is None else samples
+        self.running = torch.where(chosen, self.problem.finite & ~self.stalled, self.running)
+        self.blocked = self.blocked & ~chosen
+        self.small_steps = torch.where(chosen, 0, self.small_steps)
         self.stride = torch.where(self.moved, 0.3 / self.gradient.norm(dim=1).clamp_min(1e-30), self.stride)
         stays = (~self.moved).unsqueeze(1).to(self.point)
         self.moves = [(move * stays, change * stays, inverse * stays) for move, change, inverse in self.moves]
@@ -105,7 +106,9 @@ class Descent:
         curvature = 2 * (loss - self.loss - self.stride * slope)
         shorter = (-slope * self.stride.square() / curvature).nan_to_num(0.0, 0.0, 0.0)
         shorter = torch.minimum(torch.maximum(shorter, 0.1 * self.stride), 0.5 * self.stride)
-        self.stride = torch.where(taken, torch.ones_like(self.stride), shorter)
+        # A direction that curvature has scaled asks for a step of 1; a bare gradient for a longer one than the last.
+        scaled = torch.stack([inverse.squeeze(1) > 0 for _, _, inverse in self.moves]).any(dim=0)
+        self.stride = torch.where(taken, torch.where(scaled, 1.0, 2 * self.stride), shorter)
         self.point = torch.where(taken.unsqueeze(1), trial, self.point)
         self.gradient = torch.where(taken.unsqueeze(1), gradient, self.gradient)
         self.loss = torch.where(taken, loss, self.loss)

@@ -60,8 +60,12 @@ class Riemannian(Solver):
         walked = torch.zeros_like(state.running)
         if problem.filter.on_unit_sphere and problem.informative:
             walked = self._explore(state, even)
-        limit = self.evaluations + self.exploring * walked
-        state.descend(until=limit, tolerance=self.tolerance, patience=self.patience)
+        self._finish(state, walked)
+        if problem.filter.parameters_are_weights and bool((late := self._at_kink(state, even) & ~walked).any()):
+            late = self._walk(state, late)
+            walked = walked | late
+            state.go_on(late)
+            self._finish(state, walked)
         outcome, reason = self._ended(state, even, walked)
         weights = problem.filter.weights(state.point, problem.grid)
         return Found(
@@ -74,6 +78,11 @@ class Riemannian(Solver):
             reason=reason,
         )
 
+    def _finish(self, state: Descent, walked: Tensor) -> None:
+        """Follow every sample's best point down."""
+        limit = self.evaluations + self.exploring * walked
+        state.descend(until=limit, tolerance=self.tolerance, patience=self.patience)
+
     def _explore(self, state: Descent, even: Tensor) -> Tensor:
         """Bring every sample to the best valley that is found; return which ones needed walkers for it."""
         most = self.evaluations * 2 // 3
@@ -83,22 +92,36 @@ class Riemannian(Solver):
         if bool(looking.any()):
             if state.problem.losses[0].target is None:
                 rough |= self._leap(state, even, looking, most)
-                rough |= _slopes_oppose(state, looking & ~rough)
+                affordable = state.evaluations + MOST_ELSEWHERE < self.evaluations
+                rough |= _slopes_oppose(state, looking & ~rough & affordable)
             state.descend(until=most, tolerance=COARSE, patience=2)
             rough |= self._look_elsewhere(state, even, looking & ~rough)
         rough |= self._at_kink(state, even)
-        if self.exploring and bool(rough.any()):
-            lies, spent = contradicted(state.problem, state.value, state.point)
-            state.evaluations = state.evaluations + spent * rough
-            rough &= ~lies  # who follows such a gradient is led astray
-        if self.exploring and bool(rough.any()):
-            walkers = Walkers(state.problem, state.value, far_apart(state.problem, state.point, ROUNDS[0][0]))
+        walked = self._walk(state, rough)
+        state.go_on()
+        return walked
+
+    def _walk(self, state: Descent, samples: Tensor) -> Tensor:
+        """Send walkers for some samples; return which ones they could help."""
+        samples = samples & bool(self.exploring)
+        if not bool(samples.any()):
+            return samples
+        problem = state.problem
+        lies, spent = contradicted(problem, state.value, state.point)
+        state.evaluations = state.evaluations + spent * samples
+        samples = samples & ~lies  # who follows such a gradient is led astray
+        walkers = Walkers(problem, state.value, far_apart(problem, state.point, ROUNDS[0][0]))
+        flat = samples & state.stalled
+        if bool(flat.any()):
+            samples = samples & ~(flat & ~walkers.have_slopes())  # a head that is shut for every filter moves nobody
+            state.evaluations = state.evaluations + flat * walkers.spent
+            walkers.spent = 0
+        if bool(samples.any()):
             walkers.walk(self.exploring)
             point, loss, gradient = walkers.best()
-            state.take(point, torch.where(rough, loss, torch.inf), gradient)
-            state.evaluations = state.evaluations + rough * walkers.spent
-        state.go_on()
-        return rough & bool(self.exploring)
+            state.take(point, torch.where(samples, loss, torch.inf), gradient)
+            state.evaluations = state.evaluations + samples * walkers.spent
+        return samples
 
     def _leap(self, state: Descent, even: Tensor, looking: Tensor, most: int) -> Tensor:
         """Descend from where the head, taken for affine, has its best filter, then from leaps away from the best."""
@@ -179,8 +202,8 @@ class Riemannian(Solver):
 COARSE, FINE = 2e-2, 5e-3  # the tolerances of short descents
 # Shares of what was gained over the uniform filter. Short descents that end this close, or deeper by no more, found the
 # same valley; from far away they need not get all the way down, and have found another where they end this high: on
-# networks with one valley up to 0.03 for sums of squares, and up to 0.13 for other losses.
-SAME_VALLEY, OTHER_VALLEY = 1e-2, (0.06, 0.2)
+# networks with one valley up to 0.11 for sums of squares, and up to 0.13 for other losses.
+SAME_VALLEY, OTHER_VALLEY = 1e-2, (0.15, 0.2)
 LINEARISED = 4  # how often the head is taken for affine where it stands, to make a start that knows its slope
 # Descents that only ask whether there is another valley: how many, how many that end at the very same depth are enough,
 # and the evaluations of one.

@@ -33,6 +33,15 @@ class Walkers:
         self.losses = torch.full(starts.shape[:2], torch.inf, dtype=torch.float64, device=starts.device)
         self.gradients = torch.zeros_like(starts)
 
+    def have_slopes(self) -> Tensor:
+        """Which samples any walker can leave its start for: (B,)."""
+        found = torch.zeros(self.points.shape[1], dtype=torch.bool, device=self.points.device)
+        for point in self.points:
+            _, slope = with_slope(self.problem, self.value, point)
+            found |= slope.norm(dim=1) > 0
+            self.spent += 1
+        return found
+
     def walk(self, budget: int) -> None:
         """Walk as many rounds as the budget allows, in shorter ones where it is small."""
         whole = sum(walkers * steps for walkers, steps in ROUNDS)
