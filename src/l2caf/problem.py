@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -95,7 +96,7 @@ class Problem:
     def moved(self) -> Tensor:
         return self._head.moved(self._endpoint.at)
 
-    @property
+    @cached_property
     def untouched(self) -> Tensor:
         """The endpoint's value with nothing filtered."""
         return self._head.value(self._endpoint.at).detach()
