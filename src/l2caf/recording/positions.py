@@ -269,7 +269,9 @@ class Answers:
         most = max(_wide(one.layout) for one in near)
         near = [one for one in near if _wide(one.layout) == most]
         top = max(one.agreement for one in near)
-        return replace(max((one for one in near if one.agreement >= top - NEAR), key=_preferred), preferred=True)
+        # Along a single axis a shift costs nothing, so that tokens are left out only where they clearly have no place.
+        far = 2 * NEAR if most == 1 else NEAR
+        return replace(max((one for one in near if one.agreement >= top - far), key=_preferred), preferred=True)
 
     def _is_all_that_differs(self, layout: Layout) -> bool:
         """Whether positions answer to different places along the axes of a layout alone."""
