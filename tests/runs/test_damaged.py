@@ -398,7 +398,7 @@ class TestNames:
         assert Path(found["picture"]).is_file()
 
     def test_evaluate(self, document: Callable[..., dict[str, Any]], foreign: Path) -> None:
-        assert document("evaluate", "folder", foreign, "--protocol", "retrieval")["images"] == 4
+        assert document("evaluate", "folder", foreign, "--protocol", "retrieval", "--embedding")["images"] == 4
         Closed().feed((foreign.parent / "out" / "report.html").read_text(encoding="utf-8"))
         rows = [json.loads(line) for line in (foreign.parent / "out" / ROWS).read_text().splitlines()]
         images = {row["image"] for row in rows if "image" in row}
@@ -410,7 +410,7 @@ def test_bad_files_of_such_names_get_their_sentence(foreign: Path, capsys: pytes
     bad.write_bytes(b"no picture")
     network = ("--network", f"{foreign.parent / 'bright.py'}:build", "--out", str(foreign.parent / "out"))
     cli(["explain", str(foreign), *network])
-    said = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    said = [line for line in capsys.readouterr().err.splitlines() if line.strip() and not line.startswith("assumed:")]
     assert len(said) == 1
     assert said[0].startswith("skipped: '")
     assert "is not an image that can be read" in said[0]

@@ -15,6 +15,7 @@ from l2caf.errors import InputError
 from l2caf.heads.recorded import RecordedHead
 from l2caf.methods.attention_filter import pose
 from l2caf.objectives.objective import General, LeastSquares, Linear, Losses, Objective
+from l2caf.recording.positions import Verdict
 from l2caf.recording.replay import Replay
 from l2caf.solution import Outcome
 from l2caf.solvers.solver import Found
@@ -141,19 +142,14 @@ def test_a_sample_that_is_not_finite_has_no_loss() -> None:
 def test_what_is_not_verified_is_undecided(make: Any, said: str) -> None:
     head = RecordedHead(Replay(seeded(make), pixels()))
 
-    @dataclass(frozen=True)
-    class Judged(type(head.layer)):  # type: ignore[misc]
-        verdict: str = "undecided"
-        why: str = "no slab of the input moves the positions beneath it alone"
-
     certain = l2caf.Auto().solve(pose(head, l2caf.UnitL2(), l2caf.ClassOblivious())[0])
     assert certain.outcome == [said, said]
-    head.layer = Judged(**vars(head.layer))
+    head.layer = replace(head.layer, verdict=Verdict.UNDECIDED, why="no slab moves the positions beneath it alone")
     open_ = l2caf.Auto().solve(pose(head, l2caf.UnitL2(), l2caf.ClassOblivious())[0])
     assert open_.outcome == ["undecided", "undecided"]
     assert head.layer.why in open_.reason
     torch.testing.assert_close(open_.filter, certain.filter)
-    head.layer = replace(head.layer, verdict="confirmed")
+    head.layer = replace(head.layer, verdict=Verdict.CONFIRMED)
     assert l2caf.Auto().solve(pose(head, l2caf.UnitL2(), l2caf.ClassOblivious())[0]).outcome == [said, said]
 
 
@@ -211,7 +207,7 @@ def test_a_loss_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
     [
         ({"filter": l2caf.UnitL1}, r"The filter is the class UnitL1: give an object, UnitL1\(\)"),
         ({"solver": l2caf.Riemannian}, r"The solver is the class Riemannian: give an object, Riemannian\(\)"),
-        ({"filter": "l1"}, "The filter is a str"),
+        ({"filter": "l1"}, "The filter is 'l1'"),
         ({"solver": 3}, "The solver is a int"),
     ],
 )
@@ -230,7 +226,7 @@ def test_the_path_of_several_maps_is_kept() -> None:
     """Searches of different length are laid side by side: the shorter one stays where it ended."""
     solver = l2caf.GradientDescent(steps=60, window=5, tolerance=1e-3, keep_path=True)
     network = seeded(nets.curved)
-    solution = l2caf.explain(network, pixels(), objective=l2caf.ClassSpecific([0, 3]), solver=solver).solution
+    solution = l2caf.explain(network, pixels(), objective=l2caf.ClassSpecific(classes=[0, 3]), solver=solver).solution
     assert solution.path.shape[1:] == (2, 2, 4, 4)
     assert solution.losses.shape == solution.path.shape[:3]
     for number, chosen in enumerate((0, 3)):

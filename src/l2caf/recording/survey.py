@@ -58,6 +58,7 @@ class Survey:
     output: tuple[int, ...]
     base: Base
     inputs_written: bool
+    is_finite: bool = True
     findings: dict[int, Finding] = field(default_factory=dict)
     reaching: dict[int, bool] = field(default_factory=dict)
 
@@ -90,6 +91,7 @@ class Look:
     def survey(self) -> Survey:
         """Run the network once on a base, with a gradient, and note every call that may hold a map."""
         problem: Exception | None = None
+        not_finite: Survey | None = None
         for base in Base:
             for rows in dict.fromkeys((1, self.arguments.batch)):
                 try:
@@ -97,8 +99,11 @@ class Look:
                 except Exception as error:  # noqa: BLE001 - a network may refuse noise, or one sample, in any way
                     problem = problem or error
                     continue
-                if found is not None:
+                if found.is_finite:
                     return found
+                not_finite = not_finite or found
+        if not_finite is not None:  # the outcome of each sample says so
+            return not_finite
         # Neither will do: the batch as it is says what is wrong, in the network's own words.
         main = self.arguments.main
         try:
@@ -113,10 +118,10 @@ class Look:
                 "(1, 3, 224, 224)."
             ) from error
         select_output(returned, self.select, self.arguments.batch)
-        raise problem or L2cafError("The network gives NaN or infinity whatever it is shown, so no layer can be found.")
+        raise problem or L2cafError("The network could not be looked at.")
 
-    def _look(self, base: Base, rows: int) -> Survey | None:
-        """One look, or None where the network is not finite there."""
+    def _look(self, base: Base, rows: int) -> Survey:
+        """One look."""
         main = self.arguments.main
         slabs = Slabs.of(main, tuple(position_axes(main)), base)
         inputs = slabs.base.repeat(rows, *[1] * (main.ndim - 1))
@@ -146,8 +151,6 @@ class Look:
             with forwards_replaced(watching(self._layers(), returned=returned_from)), torch.no_grad():
                 returned = given.call(self.network)
         output = select_output(returned, self.select, rows)
-        if not bool(output.isfinite().all()):
-            return None
         axes = _axes_in_use(main, rows, [one.shape for one, _ in noted])
         usable = [(one, tensor) for one, tensor in noted if next(proposals(one.shape, axes, rows), None)]
         alive = _alive(output, [tensor for _, tensor in usable])
@@ -168,6 +171,7 @@ class Look:
             output=tuple(_as_map(output, axes).shape),
             base=base,
             inputs_written=given.versions() != before,
+            is_finite=bool(output.isfinite().all()),
         )
 
     def _layers(self) -> list[nn.Module]:
