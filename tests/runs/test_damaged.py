@@ -414,7 +414,7 @@ def test_bad_files_of_such_names_get_their_sentence(foreign: Path, capsys: pytes
     assert len(said) == 1
     assert said[0].startswith("skipped: '")
     assert "is not an image that can be read" in said[0]
-    assert cli(["evaluate", "folder", str(foreign), "--protocol", "retrieval", *network]) == 0
+    assert cli(["evaluate", "folder", str(foreign), "--protocol", "retrieval", "--embedding", *network]) == 0
     page = (foreign.parent / "out" / "report.html").read_bytes().decode("utf-8")
     Closed().feed(page)
     assert "is not an image that can be read" in page

@@ -154,7 +154,7 @@ class TestEvaluate:
         assert_refused(evaluated("-m", "cam", "--classes", "labels"), "methods")
         assert_refused(evaluated("--batch", "3"), "batch")
         assert_refused(evaluated("--layer", "mean"), "layer")
-        assert_refused(evaluated("--protocol", "retrieval"), "work")
+        assert_refused(evaluated("--protocol", "retrieval", "--classifier"), "work")
         assert_refused(evaluated("--limit", "4"), "files ('01.png' and 3 more are gone)")
 
     def test_another_version_of_this_library_or_of_torch(self, evaluated: Say, monkeypatch: pytest.MonkeyPatch) -> None:
