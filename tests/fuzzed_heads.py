@@ -253,7 +253,12 @@ class Case:
             found: Tensor = self.network.head(features)
             return found
         kept: list[Tensor] = []
-        hook = self.network.get_submodule(endpoint).register_forward_hook(lambda module, args, out: kept.append(out))
+        if endpoint.startswith("input of "):
+            module = self.network.get_submodule(endpoint.removeprefix("input of "))
+            hook = module.register_forward_pre_hook(lambda module, args: kept.append(args[0]))
+        else:
+            module = self.network.get_submodule(endpoint)
+            hook = module.register_forward_hook(lambda module, args, out: kept.append(out))
         try:
             self.network.head(features)
         finally:

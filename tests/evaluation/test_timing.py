@@ -78,28 +78,26 @@ class Clock:
         return self.now
 
 
+CLOCK = Clock()  # no attribute of the layer: a network whose attributes change with every run is looked at anew each time
+
+
 class Waiting(nn.Module):
     """A first layer that takes a second by that clock, and nothing else does."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self.clock = clock
-
     def forward(self, x: Tensor) -> Tensor:
-        self.clock.now += 1
+        CLOCK.now += 1
         return x
 
 
 def test_the_extrapolation_counts_one_run_of_the_whole_network_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(timing_module, "time", clock)
-    slow = seeded(lambda: nn.Sequential(Waiting(clock), *pooled()))
+    monkeypatch.setattr(timing_module, "time", CLOCK)
+    slow = seeded(lambda: nn.Sequential(Waiting(), *pooled()))
     found = time_network(model("slow", slow), pixels(1), rounds=2)
     assert found.steps > 20
     assert found.seconds["forward"] == 1
-    assert found.seconds["l2caf"] <= 3
+    assert found.seconds["l2caf"] == 1
     assert found.seconds["fast"] <= 3  # it waits for the first layer at the start, not in every step
-    assert found.steps <= found.seconds["vanilla"] <= found.steps + 3
+    assert found.steps <= found.seconds["vanilla"] <= found.steps + 8  # with what is asked where the descent ends
 
 
 def test_a_slow_descent_is_run_once_only(monkeypatch: pytest.MonkeyPatch) -> None:

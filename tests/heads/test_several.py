@@ -136,6 +136,7 @@ def test_a_heatmap_names_its_axes_its_input_and_its_call() -> None:
 def test_a_map_on_its_photograph_lies_where_the_network_looked() -> None:
     model = Model("tiny", seeded(nets.pooled), Preprocessing(input_size=(32, 32), resize_size=(32, 32)))
     photograph = Image.new("RGB", (128, 64), "white")
+    photograph.paste("black", (40, 8, 56, 24))  # a plain one would be kept by every position alike: an empty map
     with model.run([model.prepare(photograph)]) as recording:
         heatmap = l2caf.AttentionFilter().on(recording.head)
     whole = heatmap.on_photograph(0)
