@@ -21,6 +21,7 @@ _HOMES = {
     "Heatmap": "heatmap",
     "ClassOblivious": "objectives.output",
     "ClassSpecific": "objectives.classes",
+    "Prediction": "objectives.prediction",
     "Similarity": "objectives.output",
     "UnitL2": "filters",
     "UnitL1": "filters",
@@ -62,6 +63,7 @@ __all__ = [
     "GradientDescent",
     "Heatmap",
     "L2cafError",
+    "Prediction",
     "Riemannian",
     "Similarity",
     "Softmax",
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     from .objectives.classes import ClassSpecific as ClassSpecific
     from .objectives.output import ClassOblivious as ClassOblivious
     from .objectives.output import Similarity as Similarity
+    from .objectives.prediction import Prediction as Prediction
     from .recorder import record as record
     from .recording.layers import usable_layers as usable_layers
     from .solvers.auto import Auto as Auto
