@@ -13,12 +13,14 @@ from l2caf.methods.cam import CAM
 from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
 from l2caf.objectives.classes import ClassSpecific
+from l2caf.objectives.prediction import Prediction
 from l2caf.solvers.gradient_descent import GradientDescent
 
 METHODS: dict[str, Method] = {
     "AttentionFilter": AttentionFilter(),
     "AttentionFilter of a class": AttentionFilter(ClassSpecific(1)),
     "AttentionFilter of the top 2": AttentionFilter(ClassSpecific(top=2)),
+    "AttentionFilter of the prediction": AttentionFilter(Prediction()),
     "AttentionFilter, Softmax": AttentionFilter(filter=Softmax()),
     "AttentionFilter, Gaussian": AttentionFilter(filter=Gaussian()),
     "AttentionFilter by descent": AttentionFilter(solver=GradientDescent(steps=20)),

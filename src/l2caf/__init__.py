@@ -21,6 +21,7 @@ _HOMES = {
     "Heatmap": "heatmap",
     "ClassOblivious": "objectives.output",
     "ClassSpecific": "objectives.classes",
+    "Prediction": "objectives.prediction",
     "Similarity": "objectives.output",
     "UnitL2": "filters",
     "UnitL1": "filters",
@@ -64,6 +65,7 @@ __all__ = [
     "Heatmap",
     "L2cafError",
     "Layout",
+    "Prediction",
     "Riemannian",
     "Similarity",
     "Softmax",
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from .objectives.classes import ClassSpecific as ClassSpecific
     from .objectives.output import ClassOblivious as ClassOblivious
     from .objectives.output import Similarity as Similarity
+    from .objectives.prediction import Prediction as Prediction
     from .recorder import record as record
     from .recording.layers import usable_layers as usable_layers
     from .recording.layout import Layout as Layout

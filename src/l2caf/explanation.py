@@ -68,8 +68,8 @@ def explain(
     ones. With nothing else said, it finds the unit-L2 filter over the last layer with a spatial map that best keeps
     the network's output as it is.
 
-    - `objective`: `ClassOblivious()` (the default), `ClassSpecific(c)`, `Similarity(to)`, or a function of the output
-      that gives one number per sample, to be made small.
+    - `objective`: `ClassOblivious()` (the default), `Prediction()`, `ClassSpecific(c)`, `Similarity(to)`, or a function
+      of the output that gives one number per sample, to be made small.
     - `layer`: a module or its dotted name; `call` says which of its calls, if there are several (the last). A list of
       layers, or of calls, gives a heatmap each, from one run of the network.
     - `filter`: `UnitL2()` (the default), `UnitL1()`, `Softmax()`, `Gaussian()`.

@@ -112,6 +112,15 @@ class Problem:
         alone.evaluations = self.evaluations
         return alone
 
+    @cached_property
+    def approximated(self) -> Problem:
+        """This problem with each loss to second order, where it has such a form."""
+        approximations = [loss.approximation for loss in self.losses]
+        if not any(approximations):
+            return self
+        losses = tuple(own or loss for own, loss in zip(approximations, self.losses, strict=True))
+        return Problem(self._head, self.filter, losses, self._endpoint, way=self._way)
+
     def without_shortcuts(self) -> Problem:
         """The same problem with the head computed in full, for where what was fitted to it is not what it is."""
         return Problem(self._head, self.filter, self.losses, self._endpoint, way=Way.REPLAY)
@@ -179,9 +188,11 @@ class Problem:
         untouched = self.untouched.double()
         return torch.stack([loss(untouched) for loss in self.losses])
 
-    def scale(self) -> Tensor:
-        """How large the numbers of the endpoint are: their norm, (B,)."""
-        return rows(self.untouched).double().norm(dim=1)
+    def scale(self, loss: Loss) -> Tensor:
+        """How large the numbers are that a sum of squares is made of: the endpoint's, as its metric sees it, (B,)."""
+        values = rows(self.untouched).double()
+        metric = (loss.approximation or loss).metric
+        return values.norm(dim=1) if metric is None else metric.reach * values.abs().amax(dim=1)
 
     def energy(self) -> Tensor:
         """How strong each position is: (B, n)."""

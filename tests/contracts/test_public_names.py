@@ -14,8 +14,8 @@ import l2caf
 
 PUBLIC = {
     "AttentionFilter", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Exact", "Gaussian", "GradCAM",
-    "GradCAMAbs", "GradientDescent", "Heatmap", "L2cafError", "Layout", "Riemannian", "Similarity", "Softmax", "UnitL1",
-    "UnitL2", "explain", "load", "record", "usable_layers",
+    "GradCAMAbs", "GradientDescent", "Heatmap", "L2cafError", "Layout", "Prediction", "Riemannian", "Similarity",
+    "Softmax", "UnitL1", "UnitL2", "explain", "load", "record", "usable_layers",
 }  # fmt: skip
 
 

@@ -212,7 +212,8 @@ class TestEmbeddings:
         code, found, _ = document(capsys, "sanity", str(made / "gallery"), *arguments)
         assert code == 0
         assert set(found["methods"]) == {"l2caf", "gradcam", "gradcam-abs"}
-        assert set(found["refused"]) == {"l2caf-class", "cam"}
+        assert set(found["refused"]) == {"l2caf-prediction", "l2caf-class", "cam"}
+        assert "ClassOblivious" in found["refused"]["l2caf-prediction"]
         assert "an embedding has none" in found["refused"]["cam"]
 
     def test_published_without_a_classifier(self) -> None:

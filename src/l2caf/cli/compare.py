@@ -27,8 +27,9 @@ def command(
 ) -> int:
     """Set every method side by side on one photograph.
 
-    L2-CAF (class-oblivious and class-specific), CAM, Grad-CAM, its magnitude,
-    and filters with other constraints; the network runs once for all of them.
+    L2-CAF (class-oblivious, of the prediction, class-specific), CAM, Grad-CAM,
+    its magnitude, and filters with other constraints; the network runs once
+    for all of them.
     A method that does not fit the network says so in its cell. An embedding
     is shown to the methods that need no class.
 

@@ -70,7 +70,8 @@ def command(
 ) -> int:
     """Show where a network looked, in one photograph or in thousands.
 
-    With no class given, the map shows what keeps the network's answer as it is (class-oblivious).
+    With no class given, the map shows what keeps the network's scores as they are (class-oblivious);
+    with --method l2caf-prediction, what keeps its prediction.
 
     Of several photographs, index.html lists the pictures. A run that was
     stopped continues when the same command is given again. Exit code: 0 if all
@@ -80,6 +81,7 @@ def command(
 
     \b
     l2caf explain photo.jpg
+    l2caf explain photo.jpg --method l2caf-prediction
     l2caf explain holiday/ cat.png --top 3 --out heatmaps
     l2caf explain photo.jpg --class "tiger cat" --class espresso --signed
     l2caf explain photo.jpg --network torchvision:vgg16 --layer features.28 --method gradcam

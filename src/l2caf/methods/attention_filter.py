@@ -9,11 +9,14 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..filters import Filter, UnitL2
+from ..heads.endpoint import Endpoint
 from ..heads.head import Head
 from ..objectives.classes import ClassSpecific
 from ..objectives.objective import General, Losses, Objective
 from ..objectives.output import ClassOblivious
+from ..objectives.prediction import Kind, Prediction
 from ..problem import Problem
+from ..recording.replay import OUTPUT
 from ..solution import Solution, together
 from ..solvers.auto import Auto
 from ..solvers.solver import Solver
@@ -54,6 +57,8 @@ class AttentionFilter(Method):
 def pose(head: Head, filter: Filter, objective: Objective) -> tuple[Problem, Losses]:
     """Put an objective to a network: at its endpoint, all maps together."""
     endpoint = head.endpoint(objective.at, needs_scale=objective.needs_scale)
+    if objective.only_of_output and endpoint.at != OUTPUT:
+        endpoint = Endpoint(informative=False)
     asked = objective.losses(head.value(endpoint.at).detach())
     return Problem(head, filter, asked.losses, endpoint), asked
 
@@ -94,6 +99,11 @@ def _check_part(name: str, given: object, kind: type, table: Table[Entry]) -> No
 def class_oblivious(filter: str = "l2") -> AttentionFilter:
     """The method of the table that keeps the output as it is, by the key of its filter."""
     return AttentionFilter(ClassOblivious(), FILTERS[filter].load()())
+
+
+def prediction(temperature: float | None = None, kind: Kind = "softmax") -> AttentionFilter:
+    """The method of the table that keeps what the network says."""
+    return AttentionFilter(Prediction(kind=kind) if temperature is None else Prediction(temperature, kind))
 
 
 def class_specific(

@@ -30,14 +30,14 @@ class MethodEntry(Entry):
     """One method.
 
     short        the title where there is little room
-    about        what its map is about: one class, or the output as a whole
+    about        what its map is about: one class, the output as a whole, or the prediction that is made of it
     fits         what the network may give: scores of classes, embeddings
     settings     what `home` is called with, beside the classes
     default_in   the commands that ask it unless told otherwise
     """
 
     short: str
-    about: Literal["class", "output"]
+    about: Literal["class", "output", "prediction"]
     fits: frozenset[Asked]
     settings: dict[str, Any] = field(default_factory=dict)
     default_in: frozenset[Command] = frozenset({"compare", "evaluate"})
@@ -55,15 +55,25 @@ class MethodEntry(Entry):
         labels: Sequence[int] | Tensor | None = None,
     ) -> Method:
         """Make the method for scores of classes; one that is about the whole output has no use for the classes."""
-        if self.about == "output":
-            return self._made()
-        return self._made(classes=classes, top=top, labels=labels)
+        if self.about == "class":
+            return self._made(classes=classes, top=top, labels=labels)
+        return self._made()
 
     def make_for_embeddings(self) -> Method:
         """Make the method for embeddings, which have no classes."""
         if "embeddings" not in self.fits:
-            raise InputError(f"{self.title} is about a class, and an embedding has none.", field="method")
+            raise InputError(self.why_no_embeddings, field="method")
         return self._made() if self.about == "output" else self._made(embedding=True)
+
+    @property
+    def why_no_embeddings(self) -> str:
+        """Say why this cannot be asked of an embedding."""
+        if self.about == "prediction":
+            return (
+                f"{self.title} keeps what a network says of its classes, and an embedding has none: ask what keeps the"
+                " embedding, ClassOblivious (the method l2caf)."
+            )
+        return f"{self.title} is about a class, and an embedding has none."
 
     def _made(self, **asked: Any) -> Method:
         method: Method = self.load()(**self.settings, **asked)
@@ -96,6 +106,9 @@ _FILTERS = "l2caf.methods.attention_filter"
 METHODS = Methods(
     "method",
     MethodEntry("l2caf", "L2-CAF, class-oblivious", f"{_FILTERS}:class_oblivious", "L2-CAF", "output", _BOTH),
+    MethodEntry(
+        "l2caf-prediction", "L2-CAF, prediction", f"{_FILTERS}:prediction", "L2-CAF, prediction", "prediction", _CLASSES
+    ),
     MethodEntry(
         "l2caf-class", "L2-CAF, class-specific", f"{_FILTERS}:class_specific", "L2-CAF, class", "class", _CLASSES
     ),

@@ -12,16 +12,41 @@ from torch import Tensor
 from ..errors import InputError
 
 
+class Metric(abc.ABC):
+    """How far two outputs are apart: ||S (o - o')||, for a linear map S per sample, in double precision.
+
+    Values are (B, m), or (B, n, m) for several per sample. `reach` bounds ||S v|| over all v with entries of at most 1,
+    (B,): how much of the rounding of the outputs it lets through.
+    """
+
+    reach: Tensor
+
+    @abc.abstractmethod
+    def push(self, values: Tensor) -> Tensor:
+        """S v."""
+
+    @abc.abstractmethod
+    def pull(self, directions: Tensor) -> Tensor:
+        """S^T d."""
+
+    @abc.abstractmethod
+    def only(self, samples: Tensor) -> Metric:
+        """The metric of some samples."""
+
+
 class Loss(abc.ABC):
     """A loss of the filtered output, one number per sample, (B, ...) -> (B,).
 
-    A solver looks at its form only: `direction` where it is linear, `target` where it is a sum of squares, or neither.
+    A solver looks at its form only: `direction` where it is linear, `target` where it is a sum of squares (in `metric`,
+    where there is one), or neither; then `approximation` may be a sum of squares that stands for it in closed form.
     It is made small: a positive weight marks what lowers it, a negative one what raises it. `signed` tells whether the
     two are to be told apart in the picture.
     """
 
     direction: Tensor | None = None
     target: Tensor | None = None
+    metric: Metric | None = None
+    approximation: Loss | None = None
     signed: bool = True
 
     @abc.abstractmethod
@@ -36,17 +61,19 @@ class Loss(abc.ABC):
 class LeastSquares(Loss):
     """||target - o||^2; `target` has the shape of the output, or of one sample's.
 
-    How much a position matters is all that it tells.
+    With a `metric` the difference is measured in it. How much a position matters is all that it tells.
     """
 
     target: Tensor = field()
+    metric: Metric | None = None
     signed = False
 
     def fitted(self, output: Tensor) -> Loss:
         return self if self.target.shape == output.shape else replace(self, target=_each(self.target, output, "target"))
 
     def __call__(self, output: Tensor) -> Tensor:
-        return (_precise(output) - _precise(self.target)).square().sum(dim=1)
+        missed = _precise(output) - _precise(self.target)
+        return (missed if self.metric is None else self.metric.push(missed)).square().sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -102,11 +129,12 @@ class Objective(abc.ABC):
 
     `at` names a module after the layer whose output is asked about in place of the network's own. With `needs_scale`
     the question says nothing of a head that does not feel scale (it normalises), so it is put at the last value that
-    does.
+    does, unless it is `only_of_output`: then such a head has nothing to tell.
     """
 
     at: str | None = None
     needs_scale: bool = False
+    only_of_output: bool = False
 
     @abc.abstractmethod
     def losses(self, output: Tensor) -> Losses:

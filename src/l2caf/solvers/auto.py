@@ -39,7 +39,7 @@ class Auto(Solver):
         return exact, f"the {problem.endpoint} is affine in the filter"
 
     def search(self, problem: Problem) -> Found:
-        kinds = {(loss.direction is None, loss.target is None) for loss in problem.losses}
+        kinds = {(loss.direction is None, loss.target is None) for loss in problem.approximated.losses}
         if len(kinds) > 1:  # each map by the solver that fits its own loss
             return Found.stacked([self.search(problem.one(number)) for number in range(problem.maps)])
         solver, why = self.choose(problem)
@@ -48,14 +48,14 @@ class Auto(Solver):
             return replace(found, solver=solver.name, reason=_joined(why, found.reason))
         found, accepted = solver.attempt(problem)
         if bool(accepted.all()):
-            return replace(found, solver=solver.name, reason=why)
+            return replace(found, solver=solver.name, reason=_joined(why, found.reason))
         # Where the exact filter is refused the head is not what it looked like, so it is computed in full.
         descent = self.riemannian.search(problem.without_shortcuts())
         refused = (~accepted).any(dim=0)
         why = f"{why}, but the exact filter of {int(refused.sum())} of {problem.batch} samples lies where it is not"
         names = [self.riemannian.name] if not bool(accepted.any()) else [solver.name, self.riemannian.name]
         merged = _merged(found, descent, accepted)
-        return replace(merged, solver=" and ".join(names), reason=_joined(why, descent.reason))
+        return replace(merged, solver=" and ".join(names), reason=_joined(why, found.reason, descent.reason))
 
 
 def _joined(*reasons: str) -> str:

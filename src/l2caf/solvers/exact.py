@@ -6,12 +6,16 @@ With o(f) = b + J f and ||f|| = 1:
 - a sum of squares ||t - o(f)||^2 is least at f = (G + lam I)^-1 J^T (t - b), G = J^T J, for one multiplier lam: the
   trust-region problem on the sphere (`sphere.py`). To keep the output as it is, t = o(1), lam is positive and the
   optimum is unique, unless the part of 1 that J can see is itself shorter than 1. Then (the hard case) the loss is
-  zero for a whole family of filters, and the one nearest to the untouched filter 1 is taken.
+  zero for a whole family of filters, and the one nearest to the untouched filter 1 is taken;
+- a sum of squares in a metric, ||S (t - o(f))||^2, is the same with S J in place of J, but for the hard case: a metric
+  is deaf to much, and what it does not hear is left out of the filter, which is then shorter than 1;
+- a loss that is none of these, but has a sum of squares for its second order, is solved as that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -19,11 +23,13 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..numerics import CONFIRMED, rows
-from ..objectives.objective import Loss
+from ..objectives.objective import Loss, Metric
 from ..problem import Problem
 from ..solution import Outcome
 from .solver import Found, Solver
-from .sphere import FEW, by_eigenvalues, by_products
+from .sphere import FEW, LinearMap, by_eigenvalues, by_products
+
+SHORT = 1 - 1e-6  # below this a filter is shorter than 1 by more than rounding
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class Exact(Solver):
         """Say what stands against an exact solution, or None."""
         if not problem.filter.on_unit_sphere:
             return f"the filter is {problem.filter.name}, not UnitL2"
+        problem = problem.approximated
         linear = all(loss.direction is not None for loss in problem.losses)
         if not linear and not all(loss.target is not None for loss in problem.losses):
             return "the objective is neither linear nor a sum of squares in the output"
@@ -55,6 +62,7 @@ class Exact(Solver):
 
     def attempt(self, problem: Problem) -> tuple[Found, Tensor]:
         """Solve, and tell for each map and sample whether the solution lies where the head is affine."""
+        asked, problem = problem, problem.approximated
         solved = _least_squares(problem) if problem.losses[0].direction is None else _along_the_gradients(problem)
         zero = torch.zeros(problem.maps, problem.batch, dtype=torch.int64)
         if solved is None:  # the columns contradict the probe
@@ -63,9 +71,11 @@ class Exact(Solver):
             outcome = [[Outcome.STEP_LIMIT] * problem.batch for _ in problem.losses]
             return Found(nothing, nothing.sum(dim=2), zero, zero, outcome), torch.zeros_like(zero, dtype=torch.bool)
         weights, value, even = solved
+        reason = "" if problem is asked else _to_second_order(problem, weights)
         if problem.is_known:
             exact = [[Outcome.EXACT] * problem.batch for _ in problem.losses]
-            return Found(weights, value, zero, zero, exact, even), torch.ones_like(zero, dtype=torch.bool)
+            found = Found(weights, value, zero, zero, exact, even, reason=reason)
+            return found, torch.ones_like(zero, dtype=torch.bool)
         # The loss is confirmed by computing the head there: a probe may have missed where it bends.
         computed = problem.confirmed(weights.float() if problem.precision > 1e-12 else weights)
         accepted = (computed - value).abs() <= CONFIRMED * value.abs() + _rounding(problem, value)
@@ -75,8 +85,20 @@ class Exact(Solver):
             best = Outcome.CONVERGED  # the best of the filters that are nowhere negative; another may be better
         if problem.precision > 1e-6:
             value = computed  # in half precision the network's own rounding is part of what it gives
-        found = Found(weights, value, zero, zero, [[best] * problem.batch for _ in problem.losses], even)
-        return found, accepted | ~problem.finite
+        outcome = [[best] * problem.batch for _ in problem.losses]
+        return Found(weights, value, zero, zero, outcome, even, reason=reason), accepted | ~problem.finite
+
+
+def _to_second_order(problem: Problem, weights: Tensor) -> str:
+    """Say of which question a filter is the optimum, and where a part of it was left out."""
+    said = "the optimum is that of the divergence to second order"
+    short = int(((weights.norm(dim=2) < SHORT) & problem.finite).any(dim=0).sum())
+    if not short:
+        return said
+    return (
+        f"{said}; in {short} of {problem.batch} samples a filter shorter than 1 keeps the prediction, and what the"
+        " prediction cannot see is zero there"
+    )
 
 
 def _rounding(problem: Problem, value: Tensor) -> Tensor:
@@ -86,7 +108,7 @@ def _rounding(problem: Problem, value: Tensor) -> Tensor:
     if directions:
         output = rows(problem.untouched).double().abs()
         return step * torch.stack([(rows(direction).double().abs() * output).sum(dim=1) for direction in directions])
-    length = step * problem.scale()
+    length = step * torch.stack([problem.scale(loss) for loss in problem.losses])
     return 2 * length * value.clamp_min(0).sqrt() + length.square()
 
 
@@ -108,29 +130,62 @@ def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tu
     matrices = np.nan_to_num(jacobian.detach().cpu().double().numpy(), posinf=0.0, neginf=0.0)
     # Where the target is J 1, to say so spares the rounding of a difference.
     wanted = None if problem.keeps_output(loss) else target.detach().cpu().double().numpy()
-    weights = by_eigenvalues(matrices, wanted, precision=torch.finfo(jacobian.dtype).eps)
+    precision = max(problem.precision, torch.finfo(target.dtype).eps)
+    weights = by_eigenvalues(matrices, wanted, precision=precision, fill=loss.metric is None)
     missed = (matrices @ weights[..., None])[..., 0] - (matrices.sum(axis=2) if wanted is None else wanted)
     found = torch.from_numpy(weights), torch.from_numpy((missed * missed).sum(axis=1))
     return found[0].to(jacobian.device), found[1].to(jacobian.device)
 
 
+class _WrittenOut(LinearMap, Protocol):
+    """A linear map that can be written out, for all samples or for some."""
+
+    @property
+    def jacobian(self) -> Tensor: ...
+
+    def only(self, samples: Tensor) -> Tensor: ...
+
+
+class _Seen(NamedTuple):
+    """J as a metric sees it: S J, whose products are in the precision of J."""
+
+    mapping: _WrittenOut
+    metric: Metric
+
+    @property
+    def jacobian(self) -> Tensor:
+        return self.metric.push(self.mapping.jacobian.mT).mT
+
+    def push(self, weights: Tensor) -> Tensor:
+        return self.metric.push(self.mapping.push(weights)).to(weights)
+
+    def pull(self, directions: Tensor) -> Tensor:
+        return self.mapping.pull(self.metric.pull(directions).to(directions))
+
+    def only(self, samples: Tensor) -> Tensor:
+        return self.metric.only(samples).push(self.mapping.only(samples).mT).mT
+
+
 def _least_squares(problem: Problem) -> tuple[Tensor, Tensor, Tensor] | None:
     """Sums of squares: the same, one map after the other."""
-    mapping = problem.affine()
-    if mapping is None:
+    affine = problem.affine()
+    if affine is None:
         return None
     finite = problem.finite
     found, uniform = [], []
     even = problem.positions**-0.5
     for loss in problem.losses:
         assert loss.target is not None
-        target = rows(loss.target).to(mapping.offset) - mapping.offset
+        mapping: _WrittenOut = affine if loss.metric is None else _Seen(affine, loss.metric)
+        target = rows(loss.target).to(affine.offset) - affine.offset
         # Samples with NaN would stop the eigensolver for all, so they are solved as if nothing were asked of them.
         target = target.masked_fill(~finite.unsqueeze(1), 0.0)
+        if loss.metric is not None:
+            target = loss.metric.push(target).to(target)
         if problem.keeps_output(loss):  # J 1 is the target itself
             missed = (1 - even) * target
         else:
-            missed = mapping.push(torch.full_like(mapping.offset[:, :1], even).expand(-1, problem.positions)) - target
+            missed = mapping.push(torch.full_like(target[:, :1], even).expand(-1, problem.positions)) - target
         uniform.append(missed.double().square().sum(dim=1))
         if min(target.shape[1], problem.positions) <= FEW:
             found.append(_apart(problem, loss, mapping.jacobian, target))

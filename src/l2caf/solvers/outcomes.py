@@ -59,6 +59,8 @@ def judged(found: Found, problem: Problem) -> Found:
     ]
     spoilt = torch.from_numpy(~sound).to(found.loss.device)
     said = [] if problem.verified else [problem.why_undecided]
+    if not problem.informative:
+        said.append("the uniform filter keeps the output already, and no other value can be asked in its place")
     return replace(
         found,
         weights=found.weights.masked_fill(spoilt.unsqueeze(2), 0.0),
@@ -80,8 +82,8 @@ def rounding(problem: Problem, value: Tensor) -> Tensor:
     for loss, own in zip(problem.losses, value.double(), strict=True):
         if loss.direction is not None:
             found.append((rows(loss.direction).double() * rows(problem.untouched).double()).abs().sum(dim=1))
-        elif loss.target is not None:
-            length = problem.scale()
+        elif loss.target is not None or loss.approximation is not None:
+            length = problem.scale(loss)
             found.append(2 * length * own.clamp_min(0).sqrt() + unit * length.square())
         else:
             found.append(own.abs())

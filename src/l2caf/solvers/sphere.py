@@ -4,7 +4,7 @@ With G = J^T J and g = J^T t the minimum solves (G + lam I) f = g, ||f|| = 1, fo
 G) at which the norm is 1 (a trust-region problem; lam may have either sign). For t = J 1, the untouched output, lam > 0
 and the optimum is unique, unless the part of 1 that J can see is itself shorter than 1. That is the hard case: the norm
 stays below 1 down to the least eigenvalue, and what is missing is filled up in the directions of that eigenvalue, as
-near to the filter 1 as can be.
+near to the filter 1 as can be; or, where what J cannot see is to stay zero, it is left out, and ||f|| < 1.
 
 Two ways: `by_eigenvalues` takes everything apart and is never wrong; `by_products` needs a few products with J and J^T
 alone, in a subspace that they span, and certifies what it found by the residual.
@@ -178,10 +178,13 @@ def secular_root(spectrum: Floats, numerators: Floats, *, least: float) -> Root 
     return Root(root, MOST_STEPS)
 
 
-def by_eigenvalues(matrices: Floats, target: Floats | None = None, *, precision: float = 2.0**-52) -> Floats:
+def by_eigenvalues(
+    matrices: Floats, target: Floats | None = None, *, precision: float = 2.0**-52, fill: bool = True
+) -> Floats:
     """Return the unit f that minimises ||J f - t||, for (B, m, n) Jacobians known to a relative precision.
 
-    With no target it is the untouched output, t = J 1.
+    With no target it is the untouched output, t = J 1. Without `fill`, the hard case gives the shortest f that reaches
+    the minimum, which is shorter than 1.
 
     >>> by_eigenvalues(np.array([[[3.0, 0.0], [0.0, 1e-9]]])).round(3) + 0
     array([[1., 0.]])
@@ -205,11 +208,12 @@ def by_eigenvalues(matrices: Floats, target: Floats | None = None, *, precision:
     found = []
     for row, sees in enumerate(seen):
         complete = rows >= positions and bool(sees.all())
-        found.append(_one(spectrum[row][sees], numerators[row][sees], basis[row][:, sees], complete=complete))
+        own = spectrum[row][sees], numerators[row][sees], basis[row][:, sees]
+        found.append(_one(*own, complete=complete, fill=fill))
     return np.stack(found)
 
 
-def _one(spectrum: Floats, numerators: Floats, basis: Floats, *, complete: bool) -> Floats:
+def _one(spectrum: Floats, numerators: Floats, basis: Floats, *, complete: bool, fill: bool) -> Floats:
     """One sample, with the eigenvalues that J sees; `complete` tells whether these are all directions there are."""
     if not spectrum.size:
         return np.full(len(basis), len(basis) ** -0.5)
@@ -222,6 +226,8 @@ def _one(spectrum: Floats, numerators: Floats, basis: Floats, *, complete: bool)
         weights: Floats = own @ (numerators / (spectrum + found.root))
         return weights / math.sqrt(weights @ weights)
     visible: Floats = own @ (numerators / np.maximum(spectrum - least, TINY))
+    if not fill:
+        return visible
     filling = _filling(basis[:, ~rest] if complete else basis, complete=complete)
     return visible + filling * math.sqrt(max(0.0, 1 - float(visible @ visible)))
 

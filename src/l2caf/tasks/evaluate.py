@@ -198,7 +198,7 @@ def _fitting(request: EvaluationRequest, model: Model, about: str | None) -> tup
         fitting = tuple(key for key in asked if "embeddings" in METHODS[key].fits)
         why = f"{model.name} gives an embedding, whose numbers are no classes"
     else:
-        fitting = tuple(key for key in asked if about is not None or METHODS[key].about == "output")
+        fitting = tuple(key for key in asked if about is not None or METHODS[key].about != "class")
         why = (
             f"nothing says that the labels of {request.dataset} are classes of {model.name}: give the classes as labels"
             " if they number its outputs, or as predicted for maps of each image's best class"

@@ -27,10 +27,10 @@ class Question:
     `method`, `filter` and `solver` are keys of METHODS, FILTERS and SOLVERS. With neither `classes` nor `top`, L2-CAF
     is asked what keeps the output as it is (class-oblivious); L2-CAF `published` or with `about_a_class`, and methods
     that are about a class, are asked about each photograph's best class. Classes are numbers, or names that the
-    network knows.
+    network knows. The prediction as a whole (`l2caf-prediction`) names no class.
 
-    >>> Question().title, Question(top=2).title, Question("cam").title
-    ('L2-CAF, class-oblivious', 'L2-CAF, class-specific', 'CAM')
+    >>> Question().title, Question(top=2).title, Question("l2caf-prediction").title, Question("cam").title
+    ('L2-CAF, class-oblivious', 'L2-CAF, class-specific', 'L2-CAF, prediction', 'CAM')
     """
 
     method: str = "l2caf"
@@ -69,6 +69,11 @@ class Question:
                 f"{entry.title} is about the whole output: name no class, or take another method.",
                 field="class" if self.classes else "top",
             )
+        if entry.about == "prediction" and (self.classes or self.top is not None or self.published):
+            raise InputError(
+                f"{entry.title} is about all classes that compete: name none, or take the method l2caf-class.",
+                field="class" if self.classes else "top" if self.top is not None else "published",
+            )
 
     @property
     def is_class_oblivious(self) -> bool:
@@ -78,11 +83,18 @@ class Question:
         return entry.is_filter and entry.about == "output" and not about_classes
 
     @property
+    def is_about_prediction(self) -> bool:
+        """Whether an attention filter is asked what keeps the prediction."""
+        return METHODS[self.method].about == "prediction"
+
+    @property
     def title(self) -> str:
         """What a picture calls this method, in a few words."""
         entry = METHODS[self.method]
         if not entry.is_filter:
             return entry.title
+        if self.is_about_prediction:
+            return f"{FILTERS[self._filter].title}, prediction"
         kind = "class-oblivious" if self.is_class_oblivious else "class-specific"
         return f"{FILTERS[self._filter].title}, {kind}{', as published' if self._published else ''}"
 
@@ -102,6 +114,8 @@ class Question:
 
     def _check_no_class(self, model: Model) -> None:
         """Refuse what is asked about a class, by the setting that asks it."""
+        if self.is_about_prediction:
+            METHODS[self.method].make_for_embeddings()  # says why there is none
         asked = {"class": bool(self.classes), "top": self.top is not None, "published": self._published}
         asked |= {"method": "embeddings" not in METHODS[self.method].fits, "signed": self.about_a_class}
         for field in (name for name, given in asked.items() if given):
@@ -124,9 +138,12 @@ class Question:
     def _objective(self, classes: list[int] | None) -> Objective:
         from ..objectives.classes import ClassSpecific
         from ..objectives.output import ClassOblivious
+        from ..objectives.prediction import Prediction
 
         if self.is_class_oblivious:
             return ClassOblivious()
+        if self.is_about_prediction:
+            return Prediction()
         return ClassSpecific(classes=classes, top=self.top, published=self._published)
 
     def _solver(self) -> Solver:

@@ -128,7 +128,7 @@ def _makers(model: Model, keys: Sequence[str]) -> Sequence[str] | dict[str, Make
 def _for_embeddings(entry: MethodEntry) -> MakesMethod:
     def make(classes: Sequence[int]) -> Method:
         if "embeddings" not in entry.fits:
-            raise MethodError(f"{entry.title} is about a class, and an embedding has none.")
+            raise MethodError(entry.why_no_embeddings)
         return entry.make_for_embeddings()
 
     return make

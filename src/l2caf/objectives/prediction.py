@@ -1,0 +1,207 @@
+"""`Prediction`: which positions keep what the network says, with no class named.
+
+With z the scores, T the temperature and p = softmax(z / T), the prediction of the filtered output z_f is p_f, and what
+is made small is the divergence KL(p, p_f). To second order it is half the squared length of z - z_f in the metric of
+the prediction,
+
+    KL(p, p_f) = 1/2 (z - z_f)^T M (z - z_f),    M = (diag(p) - p p^T) / T^2,
+
+so that an affine head has a closed form (`solvers/exact.py`): the sphere's least squares with S J in place of J, for
+any S with S^T S = M / 2. Scores are heard by how much they compete: of a thousand, softmax hears a few.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..numerics import rows
+from .classes import scores_of
+from .objective import LeastSquares, Loss, Losses, Metric, Objective
+
+Kind = Literal["softmax", "sigmoid"]
+
+SUMS_TO_ONE = 1e-4  # how nearly probabilities do; in half precision, to some units of its rounding
+LEAST = 1e-30  # so that the second order of a prediction beyond all doubt is still a number in single precision
+
+
+@dataclass(frozen=True)
+class Prediction(Objective):
+    """min KL(p, p_f), p = softmax(NT / T), p_f = softmax(FT(f) / T): which positions keep what the network says.
+
+    Where the head is affine, the divergence to second order, in closed form; elsewhere descent on the divergence
+    itself. A higher `temperature` hears more of the classes that compete; at 1, a confident network hears the best
+    class and the runner-up alone. Rows of non-negative numbers that sum to 1 are probabilities already.
+
+    With `kind="sigmoid"` every score is a yes or no of its own, and the metric is diag(p (1 - p)); rows of two or more
+    numbers from 0 to 1 are probabilities already. One score is such an answer under either kind.
+
+    Not for embeddings: the uniform filter keeps their direction already, so `ClassOblivious` is the question to ask.
+
+    >>> loss = Prediction().losses(torch.tensor([[3.0, 1.0, 0.0]])).losses[0]
+    >>> float(loss(torch.tensor([[3.0, 1.0, 0.0]]))), float(loss(torch.tensor([[4.0, 2.0, 1.0]])))
+    (0.0, 0.0)
+    """
+
+    temperature: float = 2.0
+    kind: Kind = "softmax"
+
+    needs_scale = True
+    only_of_output = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.temperature, bool) or not (0 < self.temperature < math.inf):
+            raise InputError(
+                f"The temperature is {self.temperature}: give a number above 0, such as 2.", field="temperature"
+            )
+        if self.kind not in ("softmax", "sigmoid"):
+            raise InputError(f"The kind is {self.kind!r}: give softmax or sigmoid.", field="kind")
+
+    def losses(self, output: Tensor) -> Losses:
+        scores = scores_of(output)
+        kind: Kind = self.kind if scores.shape[1] > 1 else "sigmoid"
+        loss = Divergence(kind, self.temperature, _logits(scores, are := _are_probabilities(scores, kind)), are)
+        if bool(are.any()):  # the head ends in a softmax, and is no affine map
+            return Losses((loss,))
+        metric = (_softmax_metric if kind == "softmax" else _sigmoid_metric)(loss.logits, self.temperature)
+        return Losses((Divergence(kind, self.temperature, loss.logits, are, LeastSquares(output, metric)),))
+
+
+@dataclass(frozen=True)
+class Divergence(Loss):
+    """KL(p, p_f), one number per sample: in nats, and summed over the answers where there are several.
+
+    `logits` are the untouched scores, (B, m); `are_probabilities` tells for which samples the network's own are none.
+    """
+
+    kind: Kind
+    temperature: float
+    logits: Tensor
+    are_probabilities: Tensor
+    approximation: Loss | None = field(default=None)
+
+    def __call__(self, output: Tensor) -> Tensor:
+        logits = _logits(rows(output), self.are_probabilities.to(output.device)) / self.temperature
+        kept = self.logits.to(logits) / self.temperature
+        if self.kind == "softmax":
+            log_p, log_q = kept.log_softmax(dim=1), logits.log_softmax(dim=1)
+            return (log_p.exp() * (log_p - log_q)).sum(dim=1)
+        log = torch.nn.functional.logsigmoid
+        return sum(  # type: ignore[return-value]
+            (log(sign * kept).exp() * (log(sign * kept) - log(sign * logits))).sum(dim=1) for sign in (1, -1)
+        )
+
+
+def _are_probabilities(scores: Tensor, kind: Kind) -> Tensor:
+    """For which samples the scores are probabilities already: (B,)."""
+    if scores.shape[1] == 1:  # a logit from 0 to 1 looks the same
+        return torch.zeros(len(scores), dtype=torch.bool, device=scores.device)
+    if kind == "sigmoid":
+        return ((scores >= 0) & (scores <= 1)).all(dim=1)
+    slack = max(SUMS_TO_ONE, 4 * torch.finfo(scores.dtype).eps)
+    return (scores >= 0).all(dim=1) & ((scores.double().sum(dim=1) - 1).abs() <= slack)
+
+
+def _logits(scores: Tensor, are_probabilities: Tensor) -> Tensor:
+    """Scores in double precision, whose softmax (or sigmoid) is the prediction."""
+    scores = scores.double()
+    if not bool(are_probabilities.any()):
+        return scores
+    return torch.where(are_probabilities.unsqueeze(1), scores.clamp_min(1e-300).log(), scores)
+
+
+def _softmax_metric(logits: Tensor, temperature: float) -> Metric:
+    """||S v||^2 = v^T (diag(p) - p p^T) v / (2 T^2), from the other classes' point of view.
+
+    Softmax hears differences alone, so scores are taken relative to the best class's: w = v - v_best. With q the
+    probability of all other classes and r = p / q their shares of it, the form is q (sum r w^2 - q (sum r w)^2):
+    nothing cancels, however small q is, while p of the best class and 1 soon round to the same number.
+    """
+    scaled = logits.nan_to_num(0.0, 0.0, 0.0) / temperature
+    best = scaled.argmax(dim=1, keepdim=True)
+    others = scaled.scatter(1, best, -torch.inf)
+    log_others = others.logsumexp(dim=1, keepdim=True)
+    log_all = torch.logaddexp(log_others, scaled.gather(1, best))
+    q = (log_others - log_all).exp()
+    root = (scaled.gather(1, best) - log_all).div(2).exp()  # of the best class's probability
+    size = (q / (2 * temperature**2)).clamp_min(LEAST).sqrt()
+    return SoftmaxMetric(best, (others - log_others).exp(), q / (1 + root), size)
+
+
+@dataclass(frozen=True)
+class SoftmaxMetric(Metric):
+    """S v = size sqrt(r) (w - c sum(r w)), w = v - v_best; 1 - c is the root of the best class's probability.
+
+    `best`, `drawn` c and `size` are (B, 1), the `shares` r are (B, m), zero at the best class.
+    """
+
+    best: Tensor
+    shares: Tensor
+    drawn: Tensor
+    size: Tensor
+
+    @property
+    def reach(self) -> Tensor:  # type: ignore[override]
+        return 2 * self.size[:, 0]  # |w| is at most 2, and the shares sum to 1
+
+    @property
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.best, self.shares, self.drawn, self.size
+
+    def push(self, values: Tensor) -> Tensor:
+        best, shares, drawn, size = (_beside(own, values) for own in self._parts)
+        values = values.double()
+        relative = values - values.gather(-1, best.expand(*values.shape[:-1], 1))
+        middle = (shares * relative).sum(dim=-1, keepdim=True)
+        return size * shares.sqrt() * (relative - drawn * middle)
+
+    def pull(self, directions: Tensor) -> Tensor:
+        best, shares, drawn, size = (
+            _beside(own, directions) for own in (self.best, self.shares, self.drawn, self.size)
+        )
+        pulled = size * shares.sqrt() * directions.double()
+        pulled = pulled - drawn * pulled.sum(dim=-1, keepdim=True) * shares
+        # What raises all scores alike is not heard: the best class takes what the others get.
+        return pulled.scatter(-1, best.expand(*pulled.shape[:-1], 1), -pulled.sum(dim=-1, keepdim=True))
+
+    def only(self, samples: Tensor) -> Metric:
+        return SoftmaxMetric(*(own[samples] for own in self._parts))
+
+
+def _sigmoid_metric(logits: Tensor, temperature: float) -> Metric:
+    """||S v||^2 = sum p (1 - p) v^2 / (2 T^2)."""
+    scaled = logits.nan_to_num(0.0, 0.0, 0.0) / temperature
+    log = torch.nn.functional.logsigmoid(scaled) + torch.nn.functional.logsigmoid(-scaled)
+    most = log.amax(dim=1, keepdim=True)
+    size = (most.exp() / (2 * temperature**2)).clamp_min(LEAST).sqrt()
+    return SigmoidMetric(size * ((log - most) / 2).exp())
+
+
+@dataclass(frozen=True)
+class SigmoidMetric(Metric):
+    """S v = s v, for `sizes` s of (B, m)."""
+
+    sizes: Tensor
+
+    @property
+    def reach(self) -> Tensor:  # type: ignore[override]
+        return self.sizes.norm(dim=1)
+
+    def push(self, values: Tensor) -> Tensor:
+        return _beside(self.sizes, values) * values.double()
+
+    def pull(self, directions: Tensor) -> Tensor:
+        return self.push(directions)
+
+    def only(self, samples: Tensor) -> Metric:
+        return SigmoidMetric(self.sizes[samples])
+
+
+def _beside(own: Tensor, values: Tensor) -> Tensor:
+    """What belongs to each sample, (B, m), in the shape of (B, m) or (B, n, m) values."""
+    return own if values.ndim == 2 else own.unsqueeze(1)
