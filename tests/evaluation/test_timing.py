@@ -78,7 +78,8 @@ class Clock:
         return self.now
 
 
-CLOCK = Clock()  # no attribute of the layer: a network whose attributes change with every run is looked at anew each time
+# No attribute of the layer: a network whose attributes change with every run is looked at anew each time.
+CLOCK = Clock()
 
 
 class Waiting(nn.Module):
