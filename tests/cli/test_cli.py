@@ -111,11 +111,11 @@ class TestExplain:
     def test_one_photograph(self, run: Run, cat: Path, tmp_path: Path) -> None:
         code, out, err = run("explain", cat, "--out", "maps")
         assert code == 0
-        assert files_in(tmp_path / "maps") == {"cat-l2caf.png"}
-        for word in ("tiger cat, 39%", "bn2", "Exact", "exact", "cat-l2caf.png", "1 photograph explained"):
+        assert files_in(tmp_path / "maps") == {"cat-l2caf-prediction.png"}
+        for word in ("tiger cat, 39%", "bn2", "Exact", "exact", "cat-l2caf-prediction.png", "1 photograph explained"):
             assert word in out
         assert "Traceback" not in err
-        with Image.open(tmp_path / "maps" / "cat-l2caf.png") as picture:
+        with Image.open(tmp_path / "maps" / "cat-l2caf-prediction.png") as picture:
             assert min(picture.size) > 400
 
     def test_json_says_how_it_was_found(self, run: Run, cat: Path, tmp_path: Path) -> None:

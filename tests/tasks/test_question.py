@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,3 +98,26 @@ def test_what_contradicts_itself_names_its_field(asked: dict[str, Any], field: s
         Question(**asked)
     assert caught.value.field == field
     assert "--" not in str(caught.value)
+
+
+class TestSettled:
+    """With no method named, a network whose classes have names is asked what kept its prediction."""
+
+    @pytest.mark.parametrize(
+        ("asked", "names", "embedding", "method"),
+        [
+            ({}, ("cat", "dog"), False, "l2caf-prediction"),
+            ({}, (), False, "l2caf"),
+            ({}, ("cat", "dog"), True, "l2caf"),
+            ({"top": 1}, ("cat", "dog"), False, "l2caf"),
+            ({"classes": ("cat",)}, ("cat", "dog"), False, "l2caf"),
+            ({"about_a_class": True}, ("cat", "dog"), False, "l2caf"),
+            ({"published": True}, ("cat", "dog"), False, "l2caf"),
+            ({"filter": "l1"}, ("cat", "dog"), False, "l2caf"),
+            ({"method": "l2caf"}, ("cat", "dog"), False, "l2caf"),
+            ({"method": "gradcam"}, ("cat", "dog"), False, "gradcam"),
+        ],
+    )
+    def test_the_method(self, asked: dict[str, Any], names: tuple[str, ...], embedding: bool, method: str) -> None:
+        model = SimpleNamespace(class_names=names, embedding=embedding)
+        assert Question(**asked).settled(model).method == method  # type: ignore[arg-type]

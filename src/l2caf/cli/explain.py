@@ -32,7 +32,7 @@ def command(
         int | None,
         typer.Option("--top", "-k", help="A map for each of the K best classes.", rich_help_panel=options.ASK),
     ] = None,
-    method: options.Method = "l2caf",
+    method: options.Method = None,
     filter: options.Filter = "l2",
     solver: options.Solver = "auto",
     published: Annotated[
@@ -70,8 +70,8 @@ def command(
 ) -> int:
     """Show where a network looked, in one photograph or in thousands.
 
-    With no class given, the map shows what keeps the network's scores as they are (class-oblivious);
-    with --method l2caf-prediction, what keeps its prediction.
+    With no class given, the map shows what keeps the prediction, or all of the output where its classes have no names;
+    with --method l2caf, what keeps all scores as they are (class-oblivious, as in the paper).
 
     Of several photographs, index.html lists the pictures. A run that was
     stopped continues when the same command is given again. Exit code: 0 if all
@@ -81,7 +81,7 @@ def command(
 
     \b
     l2caf explain photo.jpg
-    l2caf explain photo.jpg --method l2caf-prediction
+    l2caf explain photo.jpg --method l2caf
     l2caf explain holiday/ cat.png --top 3 --out heatmaps
     l2caf explain photo.jpg --class "tiger cat" --class espresso --signed
     l2caf explain photo.jpg --network torchvision:vgg16 --layer features.28 --method gradcam

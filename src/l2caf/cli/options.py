@@ -64,7 +64,16 @@ OneClass = Annotated[
     str | None,
     typer.Option("--class", "-c", help="A class, by name or number.", rich_help_panel=ASK),
 ]
-Method = Annotated[str, typer.Option("--method", "-m", help=f"One of {METHODS.words()}.", rich_help_panel=ASK)]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        "-m",
+        help=f"One of {METHODS.words()}. [dim]Default: l2caf-prediction where the classes have names and none is asked"
+        " about, else l2caf.[/dim]",
+        rich_help_panel=ASK,
+    ),
+]
 Filter = Annotated[str, typer.Option(help=f"The constraint on the filter: {FILTERS.words()}.", rich_help_panel=ASK)]
 Solver = Annotated[str, typer.Option(help=f"How the filter is found: {SOLVERS.words()}.", rich_help_panel=ASK)]
 Seed = Annotated[int, typer.Option(help="Of the random start of gradient descent.", rich_help_panel=ASK)]

@@ -86,14 +86,15 @@ def exhibits(model: Model, folder: Path) -> list[Callable[[], Exhibit]]:
 
 
 def where_it_looked(model: Model, path: Path) -> Exhibit:
-    """Several photographs, class-oblivious."""
-    found = [explain_image(model, sample(name), Question().as_method()) for name in SAMPLES]
+    """Several photographs, and what kept the prediction."""
+    method = Question().settled(model).as_method(model)
+    found = [explain_image(model, sample(name), method) for name in SAMPLES]
     picture = grid(
         [[one.view for one in found], [Style().draw(one.view, one.maps[0].heat) for one in found]],
         column_titles=[str(one.prediction) for one in found],
         row_labels=["what it saw", "where it looked"],
         heading="Where did it look?",
-        caption="The places that keep the network's answer as it is; no class was named.",
+        caption="The places that keep the network's prediction; no class was named.",
         cell_height=256,
     )
     save_picture(picture, path)

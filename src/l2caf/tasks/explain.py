@@ -119,8 +119,9 @@ def explain_photographs(
     ready_folder(request.out)
     with alone_in(request.out) if len(files) > 1 else nullcontext():
         model = model or request.network.load(progress)
+        request = replace(request, question=request.asked.settled(model))
         request.asked.as_method(model)  # a class that the network does not have is told before a photograph is read
-        named = {name: file for file, name in names_for(files, suffix=request.asked.method).items()}
+        named = {name: file for file, name in names_for(files, suffix=request.asked.entry.key).items()}
         run = _known_by(request, model) if len(files) > 1 else ""
         written = _written_before(request.out, run, named) if run else {}
         spec = RunSpec.of(replace(request.work(), run=run), request.network.spec(), loaded=model)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..methods.table import FILTERS, METHODS, SOLVERS
+from ..methods.table import FILTERS, METHODS, SOLVERS, MethodEntry
 
 if TYPE_CHECKING:
     from ..methods.method import Method
@@ -27,13 +27,14 @@ class Question:
     `method`, `filter` and `solver` are keys of METHODS, FILTERS and SOLVERS. With neither `classes` nor `top`, L2-CAF
     is asked what keeps the output as it is (class-oblivious); L2-CAF `published` or with `about_a_class`, and methods
     that are about a class, are asked about each photograph's best class. Classes are numbers, or names that the
-    network knows. The prediction as a whole (`l2caf-prediction`) names no class.
+    network knows. The prediction as a whole (`l2caf-prediction`) names no class. Where no method is named, `settled`
+    takes the prediction if the network's scores are known to be classes, and L2-CAF otherwise.
 
     >>> Question().title, Question(top=2).title, Question("l2caf-prediction").title, Question("cam").title
     ('L2-CAF, class-oblivious', 'L2-CAF, class-specific', 'L2-CAF, prediction', 'CAM')
     """
 
-    method: str = "l2caf"
+    method: str | None = None
     classes: Sequence[int | str] = ()
     top: int | None = None
     published: bool = False
@@ -43,7 +44,7 @@ class Question:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        entry = METHODS[self.method]
+        entry = self.entry
         FILTERS[self.filter], SOLVERS[self.solver]
         if self.classes and self.top is not None:
             raise InputError(
@@ -76,21 +77,40 @@ class Question:
             )
 
     @property
+    def entry(self) -> MethodEntry:
+        """The method's line of the table."""
+        return METHODS[self.method or "l2caf"]
+
+    def settled(self, model: Model) -> Question:
+        """The same question with its method named.
+
+        Of a network whose scores are known to be classes, what keeps the prediction is the better answer to "where did
+        it look?" (docs/benchmarks.md); elsewhere it would be a guess. Whoever names a class, another filter or a form
+        of the objective asks L2-CAF.
+        """
+        if self.method is not None:
+            return self
+        about_classes = bool(self.classes) or self.top is not None or self.published or self.about_a_class
+        plain = not about_classes and self.filter == "l2"
+        knows_classes = bool(model.class_names) and not model.embedding
+        return replace(self, method="l2caf-prediction" if plain and knows_classes else "l2caf")
+
+    @property
     def is_class_oblivious(self) -> bool:
         """Whether an attention filter is asked what keeps the output as it is."""
-        entry = METHODS[self.method]
+        entry = self.entry
         about_classes = bool(self.classes) or self.top is not None or self.published or self.about_a_class
         return entry.is_filter and entry.about == "output" and not about_classes
 
     @property
     def is_about_prediction(self) -> bool:
         """Whether an attention filter is asked what keeps the prediction."""
-        return METHODS[self.method].about == "prediction"
+        return self.entry.about == "prediction"
 
     @property
     def title(self) -> str:
         """What a picture calls this method, in a few words."""
-        entry = METHODS[self.method]
+        entry = self.entry
         if not entry.is_filter:
             return entry.title
         if self.is_about_prediction:
@@ -100,7 +120,7 @@ class Question:
 
     def as_method(self, model: Model | None = None) -> Method:
         """Make the method; names of classes are looked up in `model`, and one that gives embeddings has none."""
-        entry = METHODS[self.method]
+        entry = self.entry
         if model is not None and model.embedding:
             self._check_no_class(model)
             if not entry.is_filter:
@@ -115,9 +135,9 @@ class Question:
     def _check_no_class(self, model: Model) -> None:
         """Refuse what is asked about a class, by the setting that asks it."""
         if self.is_about_prediction:
-            METHODS[self.method].make_for_embeddings()  # says why there is none
+            self.entry.make_for_embeddings()  # says why there is none
         asked = {"class": bool(self.classes), "top": self.top is not None, "published": self._published}
-        asked |= {"method": "embeddings" not in METHODS[self.method].fits, "signed": self.about_a_class}
+        asked |= {"method": "embeddings" not in self.entry.fits, "signed": self.about_a_class}
         for field in (name for name, given in asked.items() if given):
             model.check_has_classes(field=field)
 
@@ -129,11 +149,11 @@ class Question:
 
     @property
     def _filter(self) -> str:
-        return str(METHODS[self.method].settings.get("filter", self.filter))
+        return str(self.entry.settings.get("filter", self.filter))
 
     @property
     def _published(self) -> bool:
-        return bool(METHODS[self.method].settings.get("published", self.published))
+        return bool(self.entry.settings.get("published", self.published))
 
     def _objective(self, classes: list[int] | None) -> Objective:
         from ..objectives.classes import ClassSpecific
