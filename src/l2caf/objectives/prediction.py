@@ -65,11 +65,13 @@ class Prediction(Objective):
     def losses(self, output: Tensor) -> Losses:
         scores = scores_of(output)
         kind: Kind = self.kind if scores.shape[1] > 1 else "sigmoid"
-        loss = Divergence(kind, self.temperature, _logits(scores, are := _are_probabilities(scores, kind)), are)
-        if bool(are.any()):  # the head ends in a softmax, and is no affine map
-            return Losses((loss,))
-        metric = (_softmax_metric if kind == "softmax" else _sigmoid_metric)(loss.logits, self.temperature)
-        return Losses((Divergence(kind, self.temperature, loss.logits, are, LeastSquares(output, metric)),))
+        are_probabilities = _are_probabilities(scores, kind)
+        logits = _logits(scores, are_probabilities)
+        second_order = None
+        if not bool(are_probabilities.any()):  # else the head ends in a softmax, and is no affine map
+            metric = (_softmax_metric if kind == "softmax" else _sigmoid_metric)(logits, self.temperature)
+            second_order = LeastSquares(output, metric)
+        return Losses((Divergence(kind, self.temperature, logits, are_probabilities, second_order),))
 
 
 @dataclass(frozen=True)
@@ -119,58 +121,42 @@ def _softmax_metric(logits: Tensor, temperature: float) -> Metric:
     """||S v||^2 = v^T (diag(p) - p p^T) v / (2 T^2), from the other classes' point of view.
 
     Softmax hears differences alone, so scores are taken relative to the best class's: w = v - v_best. With q the
-    probability of all other classes and r = p / q their shares of it, the form is q (sum r w^2 - q (sum r w)^2):
-    nothing cancels, however small q is, while p of the best class and 1 soon round to the same number.
+    probability of all other classes and r = p / q their shares of it, the form is q (sum r w^2 - q (sum r w)^2), which
+    is the squared length of S v = sqrt(q r) (w - c sum(r w)) / (sqrt(2) T), where 1 - c is the root of the best class's
+    probability: nothing cancels, however small q is, while p of the best class and 1 soon round to the same number.
+    Since the shares sum to 1, a mean of v is all that is taken off: with weight 1 - c at the best class, c r elsewhere.
     """
     scaled = logits.nan_to_num(0.0, 0.0, 0.0) / temperature
     best = scaled.argmax(dim=1, keepdim=True)
     others = scaled.scatter(1, best, -torch.inf)
     log_others = others.logsumexp(dim=1, keepdim=True)
-    log_all = torch.logaddexp(log_others, scaled.gather(1, best))
+    log_all = torch.logaddexp(log_others, top := scaled.gather(1, best))
     q = (log_others - log_all).exp()
-    root = (scaled.gather(1, best) - log_all).div(2).exp()  # of the best class's probability
+    root = (top - log_all).div(2).exp()
     size = (q / (2 * temperature**2)).clamp_min(LEAST).sqrt()
-    return SoftmaxMetric(best, (others - log_others).exp(), q / (1 + root), size)
+    shares, drawn = (others - log_others).exp(), q / (1 + root)
+    return SoftmaxMetric(size * shares.sqrt(), (drawn * shares).scatter(1, best, 1 - drawn), 2 * size[:, 0])
 
 
 @dataclass(frozen=True)
 class SoftmaxMetric(Metric):
-    """S v = size sqrt(r) (w - c sum(r w)), w = v - v_best; 1 - c is the root of the best class's probability.
+    """S v = a (v - sum(u v)) with `sizes` a and a mean's weights `mean` u, both (B, m); `reach` is (B,)."""
 
-    `best`, `drawn` c and `size` are (B, 1), the `shares` r are (B, m), zero at the best class.
-    """
-
-    best: Tensor
-    shares: Tensor
-    drawn: Tensor
-    size: Tensor
-
-    @property
-    def reach(self) -> Tensor:  # type: ignore[override]
-        return 2 * self.size[:, 0]  # |w| is at most 2, and the shares sum to 1
-
-    @property
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.best, self.shares, self.drawn, self.size
+    sizes: Tensor
+    mean: Tensor
+    reach: Tensor  # |w| is at most 2, and the shares sum to 1
 
     def push(self, values: Tensor) -> Tensor:
-        best, shares, drawn, size = (_beside(own, values) for own in self._parts)
         values = values.double()
-        relative = values - values.gather(-1, best.expand(*values.shape[:-1], 1))
-        middle = (shares * relative).sum(dim=-1, keepdim=True)
-        return size * shares.sqrt() * (relative - drawn * middle)
+        middle = (_beside(self.mean, values) * values).sum(dim=-1, keepdim=True)
+        return _beside(self.sizes, values) * (values - middle)
 
     def pull(self, directions: Tensor) -> Tensor:
-        best, shares, drawn, size = (
-            _beside(own, directions) for own in (self.best, self.shares, self.drawn, self.size)
-        )
-        pulled = size * shares.sqrt() * directions.double()
-        pulled = pulled - drawn * pulled.sum(dim=-1, keepdim=True) * shares
-        # What raises all scores alike is not heard: the best class takes what the others get.
-        return pulled.scatter(-1, best.expand(*pulled.shape[:-1], 1), -pulled.sum(dim=-1, keepdim=True))
+        pulled = _beside(self.sizes, directions) * directions.double()
+        return pulled - pulled.sum(dim=-1, keepdim=True) * _beside(self.mean, directions)
 
     def only(self, samples: Tensor) -> Metric:
-        return SoftmaxMetric(*(own[samples] for own in self._parts))
+        return SoftmaxMetric(self.sizes[samples], self.mean[samples], self.reach[samples])
 
 
 def _sigmoid_metric(logits: Tensor, temperature: float) -> Metric:
