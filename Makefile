@@ -43,7 +43,7 @@ format: $(VENV)/.installed-dev  ## let ruff put the code in order
 bench: $(VENV)/.installed-dev  ## measure, and write the tables
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks
 
-zoo: $(VENV)/.installed-dev  ## explain some 140 networks, judge what each gets, and write docs/zoo.md
+zoo: $(VENV)/.installed-dev  ## explain some 160 networks, judge what each gets, and write docs/zoo.md
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m zoo
 
 fuzz: $(VENV)/.installed-dev  ## solve 1,000 random heads and compare with brute force

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
 Path = tuple[str, ...]  # ("0",) is the first argument, ("0", "image") an entry of it, ("pixel_values",) a named one
 Columns = Callable[[Tensor], Tensor]  # a layer's output as (B, C, positions), positions in raster order of the grid
@@ -55,7 +56,8 @@ class Reading:
     """A right default layer: a pattern of its name, its grid, and how its output is read.
 
     `axes` are the axes of the explained input that the axes of the grid lie along (the last ones, if not told).
-    `call` is the call of a module that is used several times.
+    `call` is the call of a module that is used several times. Without `default`, it is a layer that is read so, but is
+    not the right one by default: where pixels are mixed too much to tell, the architecture says that it is a map.
     """
 
     layer: str
@@ -64,6 +66,7 @@ class Reading:
     input: Path = ("0",)
     axes: tuple[int, ...] = ()
     call: int | None = None
+    default: bool = True
 
     def is_of(self, name: str, call: int | None, path: Path) -> bool:
         return bool(re.fullmatch(self.layer, name)) and path == self.input and (self.call is None or self.call == call)
@@ -154,3 +157,21 @@ def seeded(make: Callable[[], nn.Module], *, seed: int = 0) -> nn.Module:
                     scale = weight.ndim == 1 and ("gamma" in name or "weight" in name or "scale" in name)
                     weight.copy_(torch.full_like(weight, 0.5) if scale else torch.randn_like(weight) * 0.05)
     return network.eval()
+
+
+def measured(network: nn.Module, inputs: Any) -> nn.Module:
+    """The network with the statistics of its batch norms measured on its inputs.
+
+    Batch norms that have seen nothing let a signal fade from block to block, until a layer changes less with the
+    picture than it is rounded. A trained one is never like that, either.
+    """
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    for norm in norms:
+        norm.momentum, norm.training = 1.0, True
+    try:
+        if norms:
+            call(network, inputs)
+    finally:
+        for norm in norms:
+            norm.momentum, norm.training = 0.1, False
+    return network

@@ -15,7 +15,7 @@ import torch
 
 import l2caf
 
-from .entry import Network, Path, Reading, call, look_up
+from .entry import Network, Path, Reading, call, look_up, measured
 from .hook import Comparison, compare
 from .pixels import Answer, answer, outputs_of
 
@@ -40,6 +40,7 @@ class Judged:
     note: str = ""
     layer: str = ""
     grid: tuple[int, ...] = ()
+    layout: str = ""
     input: str = ""
     outcome: str = ""
     answer: Answer | None = None
@@ -49,10 +50,12 @@ class Judged:
 def judge(network: Network) -> Judged:
     """Build a network, explain it with nothing said, and judge what comes out."""
     built, inputs = network.build()
+    measured(built, inputs)
     call(built, inputs)  # a network that does not run is a fault of the zoo
     began = time.perf_counter()
     try:
         heatmap = l2caf.explain(built, inputs, select=network.select)
+        seconds = time.perf_counter() - began
         layout, index = _layout(built, inputs, heatmap, network.select)
     except l2caf.L2cafError as error:
         rightly = not network.right or network.may_refuse
@@ -61,7 +64,6 @@ def judge(network: Network) -> Judged:
     except Exception as error:  # noqa: BLE001 - that is what is looked for
         verdict, note = Verdict.CRASHED, f"{type(error).__name__}: {error}"
         return Judged(network, verdict, note.splitlines()[0], seconds=time.perf_counter() - began)
-    seconds = time.perf_counter() - began
     outcomes = sorted({str(outcome) for row in heatmap.solution.outcome for outcome in _flat(row)})
     path = tuple(re.findall(r"\w+", heatmap.input))
     row = Judged(
@@ -69,6 +71,7 @@ def judge(network: Network) -> Judged:
         Verdict.UNCLEAR,
         layer=heatmap.layer if not heatmap.call else f"{heatmap.layer} (call {heatmap.call + 1})",
         grid=tuple(layout.shape),
+        layout=_in_words(layout),
         input=heatmap.input,
         outcome=", ".join(outcomes),
         seconds=seconds,
@@ -88,7 +91,8 @@ def _judged(row: Judged, built: Any, inputs: Any, heatmap: Any, layout: Any, ind
         fault = _fault_of_loss(
             compare(built, inputs, **where, solution=heatmap.solution, select=network.select), heatmap
         )
-    if not fault and readings and not any(_same(built, inputs, heatmap, layout, index, right) for right in readings):
+    read = [right for right in readings if not fault and _same(built, inputs, heatmap, layout, index, right)]
+    if not fault and readings and not read:
         fault = f"its positions are not those of the {'×'.join(map(str, readings[0].grid))} grid that it has"
     answered = None if row.answer is None else row.answer.is_map
     if not fault and not readings and answered is False:
@@ -97,11 +101,22 @@ def _judged(row: Judged, built: Any, inputs: Any, heatmap: Any, layout: Any, ind
         return replace(row, verdict=Verdict.UNDECIDED, note=fault)
     if fault:
         return replace(row, verdict=Verdict.WRONG, note=fault)
-    if readings or (answered and network.right and re.fullmatch(network.also, heatmap.layer)):
+    if any(right.default for right in read) or (answered and re.fullmatch(network.also, heatmap.layer)):
         return replace(row, verdict=Verdict.RIGHT)
-    if answered and network.right:
+    if read or (answered and network.right):
         return replace(row, verdict=Verdict.OTHER_LAYER)
     return replace(row, note="no map was thought possible" if answered else "the pixels do not tell")
+
+
+def _in_words(layout: Any) -> str:
+    """How the positions lie in the layer's output."""
+    words = {
+        "channels_first": "(B, C, grid)",
+        "channels_last": "(B, grid, C)",
+        "tokens": " + ".join(part for part in (str(layout.prefix or ""), "tokens", str(layout.suffix or "")) if part),
+    }[layout.kind]
+    words += "" if layout.frames is None else f", {layout.frames} frames as rows"
+    return words + ("" if layout.order is None else f", order {layout.order}")
 
 
 def _flat(outcome: Any) -> list[Any]:

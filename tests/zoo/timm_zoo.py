@@ -16,6 +16,7 @@ from .entry import Columns, Network, Reading, first, last, picture, seeded, toke
 
 WIDE = (128, 160)
 SQUARE = (128, 128)
+FULL = (224, 288)  # for kernels of 5 and 7 pixels, which reach all over the last map of a smaller picture
 FOURTEENTHS = (112, 140)  # for patches of 14 pixels
 SMALL_VIT = {"depth": 2, "embed_dim": 64, "num_heads": 2}
 SMALL_SWIN = {"depths": (1, 1, 2, 2), "embed_dim": 24, "num_heads": (1, 2, 2, 4)}
@@ -36,9 +37,10 @@ def _timm(
     size: tuple[int, int] = WIDE,
     held_out: bool = True,
     why: str = "",
+    others: tuple[Reading, ...] = (),
     **options: Any,
 ) -> Network:
-    right = (Reading(layer, grid, columns),)
+    right = (Reading(layer, grid, columns), *others)
     return Network(name, "timm", partial(_build, name, size, options), right, held_out=held_out, why=why)
 
 
@@ -57,8 +59,9 @@ NETWORKS = (
     _timm("resnet10t", r"layer4(\.0(\.act2)?)?"),
     _timm("resnest14d", r"layer4(\.0(\.act3)?)?"),
     _timm("regnety_002", r"final_conv|s4(\.b7(\.act3)?)?"),
-    _timm("mobilenetv4_conv_small_035", r"blocks(\.4(\.0(\.\w+)?)?)?", why="the head convolves what is pooled already"),
-    _timm("lcnet_035", r"blocks(\.5(\.1(\.\w+)?)?)?"),
+    _timm("mobilenetv4_conv_small_035", r"blocks(\.4(\.0(\.\w+)?)?)?", (7, 9), size=FULL,
+          why="the head convolves what is pooled already"),
+    _timm("lcnet_035", r"blocks(\.5(\.1(\.\w+)?)?)?", (7, 9), size=FULL),
     _timm("ghostnet_050", r"blocks(\.9(\.0)?)?"),
     _timm("dla46_c", r"level5(\.root(\.relu)?)?"),
     _timm("densenet121", r"features(\.norm5)?", block_config=(2, 2, 2, 2)),
@@ -84,7 +87,9 @@ NETWORKS = (
     _timm("pvt_v2_b0", r"stages(\.3)?"),
     _timm("maxvit_rmlp_pico_rw_256", r"norm", (4, 4), size=SQUARE, img_size=128, why="windows and grids of pixels"),
     _timm("tiny_vit_5m_224", r"stages(\.3)?", (4, 4), size=SQUARE, depths=(1, 1, 2, 1), held_out=False),
-    _timm("levit_128s", r"stages(\.2)?", (2, 2), tokens(), size=SQUARE, img_size=128, held_out=False),
+    _timm("levit_128s", r"stages(\.2)?", (2, 2), tokens(), size=SQUARE, img_size=128, held_out=False,
+          others=(Reading(r"stages\.2\.downsample\.attn_downsample\.kv.*", (4, 4), tokens(), default=False),),
+          why="attention without a path around it: with random weights, positions hardly differ"),
     # Attention
     _timm("swin_tiny_patch4_window7_224", r"norm", columns=last, img_size=WIDE, window_size=2, held_out=False,
           why="windows that are shifted and rolled back", **SMALL_SWIN),

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from l2caf.networks.imports import import_torchvision
 
 from .entry import Columns, Network, Reading, first, last, picture, seeded, tokens
 
+FULL = (3, 224, 288)  # for kernels of 5 and 7 pixels, which reach all over the last map of a smaller picture
 CLIP = (8, 64, 96)  # frames, height, width
 
 
@@ -127,11 +127,21 @@ def _raft() -> tuple[nn.Module, Any]:
     return seeded(_RaftFlow), (picture(1, 3, 128, 160), picture(1, 3, 128, 160, seed=1))
 
 
+class _Detector(nn.Module):
+    """SSD on a small MobileNet, up to its scores for every anchor: what follows needs a compiled `nms`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ssd = models().detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=5)
+
+    def forward(self, images: list[Tensor]) -> Tensor:
+        batch, _ = self.ssd.transform(images)
+        return self.ssd.head(list(self.ssd.backbone(batch.tensors).values()))["cls_logits"]
+
+
 def _detector() -> tuple[nn.Module, Any]:
-    network = seeded(
-        lambda: models().detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=5)
-    )
-    return network, ([torch.rand(3, 96, 128), torch.rand(3, 96, 128)],)
+    # As many pictures as colours: a row of the output for each colour of the first, as far as shapes tell.
+    return seeded(_Detector), ([picture(1, 3, 96, 128, seed=seed)[0] for seed in range(3)],)
 
 
 NETWORKS = (
@@ -140,8 +150,8 @@ NETWORKS = (
     _torchvision("shufflenet_v2_x0_5", r"conv5(\.2)?", (4, 5)),
     _torchvision("googlenet", r"inception5b", (4, 5),
                  make=lambda: models().googlenet(weights=None, num_classes=10, aux_logits=False, init_weights=False)),
-    _torchvision("mobilenet_v3_small", r"features(\.12(\.2)?)?", (4, 5), held_out=False),
-    _torchvision("efficientnet_b0", r"features(\.8(\.2)?)?", (4, 5)),
+    _torchvision("mobilenet_v3_small", r"features(\.12(\.2)?)?", (7, 9), shape=FULL, held_out=False),
+    _torchvision("efficientnet_b0", r"features(\.8(\.2)?)?", (7, 9), shape=FULL),
     _torchvision("regnet_y_400mf", r"trunk_output(\.block4)?", (4, 5)),
     _torchvision("convnext", r"features(\.4)?", (8, 10), make=_convnext, held_out=False),
     _torchvision("vit", r"encoder\.layers\.encoder_layer_1\.ln_1", (8, 8), tokens(1), make=_vit, shape=(3, 128, 128),
@@ -154,11 +164,11 @@ NETWORKS = (
                  shape=(3, 64, 80), batch=1,
                  make=lambda: _small_backbone("deeplab"), held_out=False, why="an answer for every pixel"),
     _torchvision("r3d_18", r"layer4(\.0(\.relu)?)?", (2, 2, 3), make=_r3d, shape=(3, 9, 32, 48), batch=1),
-    _torchvision("mvit_v2", r"blocks\.4\.norm1", (4, 8, 12), tokens(1), make=_mvit, shape=(3, *CLIP),
+    _torchvision("mvit_v2", r"blocks\.2\.(norm1|attn\.qkv)", (4, 8, 12), tokens(1), make=_mvit, shape=(3, *CLIP),
                  why="tokens of (8 frames, 8×12)"),
     _torchvision("swin3d", r"norm", (4, 4, 6), last, make=_swin3d, shape=(3, *CLIP)),
     Network("raft_small", "torchvision", _raft,
             (Reading(r"raft\.(context_encoder|update_block|mask_predictor).*", (16, 20)),),
             why="two frames; the flow belongs to the first"),
-    Network("ssdlite320", "torchvision", _detector, why="a list of pictures in, a list of boxes out"),
+    Network("ssdlite320", "torchvision", _detector, why="a list of pictures in, each without a batch axis"),
 )  # fmt: skip

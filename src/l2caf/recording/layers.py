@@ -215,13 +215,30 @@ class _Finder:
                 held = self._bottleneck(held)
             self._reach(held)
             reaching = self._with_most_axes([number for number in held if self.survey.reaching[number]])
-            # Where the last map reaches nothing, go back along the stream of the same shape to one that does.
-            stream = [n for n in reaching if self.survey.seen[n].shape == self.survey.seen[touched].shape]
+            # A map of which one token alone is read says nothing but that: behind the last attention, of a class.
+            reaching = [number for number in reaching if not self._is_one_token(number)] or reaching
+            # Where the last map reaches nothing, go back along the stream of the same size to one that does.
+            stream = [number for number in reaching if self._is_alike(number, touched)]
             if reaching:
                 return (stream if touched not in reaching and stream else reaching)[-1]
             if held and len(numbers) == len(self.survey.seen):
                 return held[-1]  # nothing moves the output, which the outcome will say
         return None
+
+    def _is_one_token(self, number: int) -> bool:
+        return self.survey.seen[number].is_one_token(self.survey.findings[number].layout)
+
+    def _is_alike(self, number: int, other: int) -> bool:
+        """Whether two calls give maps of the same grid and channels, whichever way a tensor holds them."""
+
+        def held(number: int) -> tuple[object, ...]:
+            shape, finding = self.survey.seen[number].shape, self.survey.findings[number]
+            if finding.layout is None or finding.verdict is not Verdict.CONFIRMED:
+                return ()
+            return finding.layout.shape, shape[1 if finding.layout.kind == "channels_first" else -1]
+
+        same = self.survey.seen[number].shape == self.survey.seen[other].shape
+        return same or held(number) == held(other) != ()
 
     def _has_lost_an_axis(self, number: int) -> bool:
         layout = self.survey.findings[number].layout

@@ -145,9 +145,12 @@ def _of_sample(shape: Sequence[int], axes: Mapping[int, int], *, suffixes: bool)
             for suffix in range(1, min(MOST_SUFFIX_TOKENS, tokens // 2) + 1):
                 yield from _tokens(tokens, axes, prefix=prefix, suffix=suffix)
         return
-    yield from _grids("channels_first", tuple(shape[2:]), axes)
+    whole = list(_grids("channels_first", tuple(shape[2:]), axes))
+    yield from whole
     if len(shape) > 3:
-        if shape[-1] > 1:  # a single channel at the end is rather a pooled vector, (B, C, 1, 1)
+        # A single channel at the end is rather a pooled vector, (B, C, 1, 1), and one in front a map of one channel:
+        # (B, 1, H, W) read as a row with W channels would be a map that has lost an axis.
+        if shape[-1] > 1 and not (shape[1] == 1 and whole):
             yield from _grids("channels_last", tuple(shape[1:-1]), axes)
         return
     yield from _in_one_row("channels_first", shape[2], axes)

@@ -41,6 +41,8 @@ LEAST_POSITIONS = 4
 UNSEEN = 1e-4  # a slab that moves a layer by less than this share of what another one does is not seen by it
 BESIDE = 0.3  # the most that positions may differ along an axis that a layout says they do not have, beside one it has
 NOISE = 10  # a change must be so many times what the network's own rounding makes of the same input
+ROUNDING = 100  # a network may lose so many times the precision of its numbers
+MIXED = 0.01  # a layer that differs by more of its change, and by more than rounding, mixes samples or draws by chance
 SAME = 1e-5  # positions that differ by less than this share of the change cannot be told apart
 # Where a layer has more, some do: positions along an axis, positions for a median, channels.
 MOST_ALONG, MOST_IN_MEDIAN, MOST_CHANNELS = 32, 128, 128
@@ -79,6 +81,7 @@ class Response:
         self._moved: list[float] = []
         self._varied: list[float] = []
         self._size = 0.0
+        self._precision = 0.0
 
     def note(self, output: Tensor) -> None:
         """Take the layer's output for the next rows; the first of all is the base."""
@@ -86,6 +89,7 @@ class Response:
         if self._base is None:
             self._base, values = values[:1], values[1:]
             self._size = float(self._base.norm())
+            self._precision = torch.finfo(output.dtype).eps
         if not len(values):
             return
         change = values - self._base
@@ -119,17 +123,27 @@ class Response:
         most = max(self._moved)
         if not math.isfinite(most) or not math.isfinite(self._size):
             return "it is not finite on changed inputs"
-        own = 0.0
-        if again is not None:
-            repeated = self._positions_and_channels(again)[:1]
-            own = float((repeated - self._base).norm()) if repeated.shape == self._base.shape else 0.0
-        if most <= NOISE * own:
+        if most <= NOISE * self._own(again):
             return "it changes no more with the input than from one run to the next"
         if most <= 1e-7 * self._size:
             return "it hardly changes with the input"
         if max(self._varied) <= SAME * most:
             return "all its positions change alike"
         return None
+
+    def depends_on_others(self, again: Tensor | None) -> bool:
+        """Whether what it gives for the base depends on the rows beside it, which no rounding explains."""
+        own = self._own(again)
+        return own > ROUNDING * self._precision * self._size and own > MIXED * max(self._moved, default=0.0)
+
+    def _own(self, again: Tensor | None) -> float:
+        """How far the output for the base was off in another run, of which every row is the base."""
+        if again is None or self._base is None:
+            return 0.0
+        repeated = self._positions_and_channels(again)
+        if repeated.shape[1:] != self._base.shape[1:]:
+            return 0.0
+        return float((repeated - self._base).flatten(1).norm(dim=1).max())
 
     def unseen(self) -> dict[int, float]:
         """For each axis of the input, the share of it that nothing in the layer answers to."""
@@ -216,6 +230,7 @@ class Answers:
         self.shape = tuple(shape)
         self.responses = {(one.kind, one.frames): one for one in responses}
         self.why_not = next((why for one in responses if (why := one.nothing_to_see(again))), None)
+        self.depends_on_others = any(one.depends_on_others(again) for one in responses)
         self.unseen = responses[0].unseen() if self.why_not is None else {}
         self.is_independent = all(one.is_independent for one in responses)
         self._centres: dict[tuple[Kind, int | None], dict[int, Floats]] = {}
@@ -271,7 +286,12 @@ class Answers:
         top = max(one.agreement for one in near)
         # Along a single axis a shift costs nothing, so that tokens are left out only where they clearly have no place.
         far = 2 * NEAR if most == 1 else NEAR
-        return replace(max((one for one in near if one.agreement >= top - far), key=_preferred), preferred=True)
+        chosen = max((one for one in near if one.agreement >= top - far), key=_preferred)
+        # Tokens are left out because they have no place, not to bring the rest above the least: where a layout that
+        # keeps more of them is hardly worse, and not sure, neither is sure.
+        rivals = [one for one in judged if _wide(one.layout) == most and one.agreement >= chosen.agreement - NEAR]
+        fuller = max(rivals, key=_preferred)
+        return fuller if fuller.layout.positions > chosen.layout.positions else replace(chosen, preferred=True)
 
     def _is_all_that_differs(self, layout: Layout) -> bool:
         """Whether positions answer to different places along the axes of a layout alone."""
@@ -328,6 +348,9 @@ def find(
     """Find a layer's layout among those that its shape allows; `guess` is what shapes alone suggest."""
     if answers.is_independent:
         return Finding(Verdict.REFUTED, guess, why="it does not change with this input")
+    if answers.depends_on_others:
+        why = "what it gives for one sample depends on the others of the batch, or on chance"
+        return Finding(Verdict.REFUTED, guess, why=why)
     if answers.why_not:
         return Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=answers.why_not)
     # Frames may be fewer, and come on top; a very small picture has no longer axes.
@@ -346,7 +369,7 @@ def find(
         and answers.follows_tokens()
     ):
         behind = answers.best(proposals(answers.shape, axes, answers.shape[0], suffixes=True), wide)
-        if behind is not None and (best is None or behind.agreement > best.agreement + 0.05):
+        if behind is not None and (best is None or behind.agreement > best.agreement + 2 * NEAR):
             best = behind
     found = verdict_on(best, sure=best is not None and best.preferred)
     if found.verdict is not Verdict.UNDECIDED or found.layout == guess:

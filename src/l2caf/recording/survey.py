@@ -41,10 +41,17 @@ class Seen:
         """Whether the gradient reaches the positions of a layout, or where none is given, more than a few."""
         if self.alive is None:
             return False
-        if layout is None:
-            return 8 * sum(self.alive) >= len(self.alive)
-        tokens = layout.kind == "tokens" and len(self.alive) > 1
-        return any(self.alive[layout.prefix : len(self.alive) - layout.suffix] if tokens else self.alive)
+        return any(self._tokens(layout) or self.alive) if layout else 8 * sum(self.alive) >= len(self.alive)
+
+    def is_one_token(self, layout: Layout | None) -> bool:
+        """Whether the gradient reaches a single one of a layout's tokens, as that of a class."""
+        return sum(self._tokens(layout)) == 1
+
+    def _tokens(self, layout: Layout | None) -> tuple[bool, ...]:
+        """For the tokens of a layout, whether the gradient reaches them; none where that is not known."""
+        if layout is None or layout.kind != "tokens" or self.alive is None or len(self.alive) == 1:
+            return ()
+        return self.alive[layout.prefix : len(self.alive) - layout.suffix]
 
 
 @dataclass
@@ -188,6 +195,10 @@ class Look:
         wanted = list(numbers)
         layouts = {one: [layout] if layout else survey.layouts(survey.shape(one)) for one in wanted}
         answers = self._answers(survey, layouts)
+        mixed = False
+        for number in sorted(answers):  # what was written into cannot be compared with itself, but what came before can
+            mixed = answers[number].depends_on_others if number in self._again else mixed
+            answers[number].depends_on_others = mixed
         found = {}
         laid_out = {
             survey.shape(number): [one.layout]
