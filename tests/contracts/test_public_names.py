@@ -49,7 +49,8 @@ def test_what_a_heatmap_and_a_solution_hold() -> None:
         Solution.__dataclass_fields__
     )
     assert {str(outcome) for outcome in Outcome} == {
-        "exact", "converged", "step_limit", "stuck", "uniform", "unmoved", "undecided", "non_finite",
+        "exact", "converged", "step_limit", "time_limit", "stuck", "uniform", "unmoved", "undecided", "non_finite",
+        "formula",
     }  # fmt: skip
 
 

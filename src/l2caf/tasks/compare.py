@@ -177,7 +177,7 @@ def _asked(title: str, method: Method, head: Head) -> Answer:
         return Answer(title, refusal=str(error))
     shown, signed = (maps[0].cpu().float().numpy() for maps in (heatmap.maps, heatmap.signed))
     solution = heatmap.solution
-    if solution is None:
+    if solution.is_formula:
         return Answer(title, shown, signed)
     return Answer(title, shown, signed, outcome=solution.outcomes(0)[0], solver=solution.solver)
 
