@@ -157,9 +157,13 @@ class Solution:
     def shown(self) -> Tensor:
         """The filters as maps to look at: all 0 where one shows nothing."""
         nothing = [[one.shows_nothing for one in self.outcomes(sample)] for sample in range(len(self.filter))]
-        if not any(any(row) for row in nothing):
+        late = any(Outcome.TIME_LIMIT in self.outcomes(sample) for sample in range(len(self.filter)))
+        if not late and not any(any(row) for row in nothing):
             return self.filter
         hidden = self.loss.new_tensor(nothing).bool().reshape(self.loss.shape)
+        if late:  # a search that did not leave the uniform filter has nothing to show either
+            values = self.filter.flatten(self.loss.ndim)
+            hidden = hidden | (values.amax(dim=-1) == values.amin(dim=-1))
         return self.filter.masked_fill(hidden.reshape(*hidden.shape, *[1] * (self.filter.ndim - hidden.ndim)), 0.0)
 
 

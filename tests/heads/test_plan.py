@@ -854,6 +854,6 @@ def test_what_is_known_is_bounded() -> None:
 @pytest.mark.parametrize("select", [["scores"], {"scores"}, 1.5, "nowhere"])
 def test_what_cannot_be_selected_is_said(select: Any) -> None:
     network = seeded(Answers)
-    l2caf.explain(network, pixels(), select="scores")
+    l2caf.explain(network, pixels(), output="scores")
     with pytest.raises(L2cafError):
-        l2caf.explain(network, pixels(), select=select)
+        l2caf.explain(network, pixels(), output=select)

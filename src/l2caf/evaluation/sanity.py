@@ -153,7 +153,7 @@ class _Trial:
 
     def _heads(self) -> list[Head]:
         return [
-            record(self.network, batch, layer=self.layer, call=self.call, select=self.select).head
+            record(self.network, batch, layer=self.layer, call=self.call, output=self.select).head
             for batch in self.inputs.split(TOGETHER)
         ]
 

@@ -50,7 +50,7 @@ class Method(abc.ABC):
         *,
         layer: Where = None,
         call: int | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap: ...
@@ -63,7 +63,7 @@ class Method(abc.ABC):
         *,
         layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
         call: int | Sequence[int] | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap | tuple[Heatmap, ...]: ...
@@ -75,17 +75,17 @@ class Method(abc.ABC):
         *,
         layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
         call: int | Sequence[int] | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap | tuple[Heatmap, ...]:
-        """Explain a batch; `layer` defaults to the last one with a map, `select` picks the output to explain.
+        """Explain a batch; `layer` defaults to the last one with a map, `output` picks what to explain.
 
         `of` says which input a map is to belong to, where there are several; `layout` how the layer is laid out.
         Several layers, or several calls of one, give a heatmap each, from one run of the network.
         """
         with borrowed(unwrap(network)):
-            recording = record(network, inputs, layer=layer, call=call, select=select, of=of, layout=layout)
+            recording = record(network, inputs, layer=layer, call=call, output=output, of=of, layout=layout)
             found = tuple(self.on(head) for head in recording.heads)
         return found if recording.several else found[0]
 

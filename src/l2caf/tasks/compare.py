@@ -157,7 +157,7 @@ def compare(
     ready = model.prepare(image)
     keys = (METHODS.for_embeddings() if model.embedding else METHODS).default_in("compare")
     answers = []
-    with model.run([ready], layer=layer, select=select) as recording:
+    with model.run([ready], layer=layer, output=select) as recording:
         head, output = recording.head, recording.output
         prediction = model.predictions(output)[0]
         for done, key in enumerate(keys, start=1):

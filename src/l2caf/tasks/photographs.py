@@ -158,7 +158,7 @@ class _Asked:
 
     def explained(self, batch: list[_Ready]) -> list[Explained]:
         inputs = [ready.input for ready in batch]
-        with self.model.run(inputs, layer=self.layer, select=self.select) as recording:
+        with self.model.run(inputs, layer=self.layer, output=self.select) as recording:
             heatmap = self.method.on(recording.head)
             output = recording.output
         predictions = self.model.predictions(output)
