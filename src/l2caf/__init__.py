@@ -10,6 +10,7 @@ Names load what they need when they are first used, so that importing l2caf cost
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -189,6 +190,19 @@ if TYPE_CHECKING:
     from .solvers.solver import Solver as Solver
     from .training.job import Job as Job
     from .training.recipe import Recipe as Recipe
+
+
+class _Torchvision:
+    """Finds torchvision in a way that works beside a torch of another build (`networks/imports.py` says why)."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torchvision":
+            return None
+        return importlib.import_module(".networks.imports", __name__).torchvision_spec(path)
+
+
+sys.meta_path.insert(0, _Torchvision)
 
 
 def __getattr__(name: str) -> Any:

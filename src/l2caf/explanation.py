@@ -115,6 +115,8 @@ def explain(
     Heatmap(2 samples of 32×32, layer '1', GradCAM, formula)
     """
     asked = _asked(method, objective, filter, solver)
+    if timeout is None:
+        return asked(network, inputs, layer=layer, call=call, output=output, of=of, layout=layout)
     with time_limit(timeout):
         return asked(network, inputs, layer=layer, call=call, output=output, of=of, layout=layout)
 

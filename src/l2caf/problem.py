@@ -69,7 +69,8 @@ class Problem:
         self._endpoint = endpoint or Endpoint()
         self._way = way
         self.losses = tuple(loss.fitted(self.untouched) for loss in losses)
-        self._met = met or (Met(len(losses), self.batch, self.positions, self.device) if is_limited() else None)
+        # The best filters that are evaluated, where there is a limit of time.
+        self.best_met = met or (Met(len(losses), self.batch, self.positions, self.device) if is_limited() else None)
 
     @property
     def verified(self) -> bool:
@@ -138,7 +139,7 @@ class Problem:
 
     def one(self, number: int) -> Problem:
         """The problem of one of the maps alone."""
-        met = None if self._met is None else self._met.one(number)
+        met = None if self.best_met is None else self.best_met.one(number)
         losses = self.losses[number : number + 1]
         alone = Problem(self._head, self.filter, losses, self._endpoint, way=self._way, met=met)
         alone.evaluations = self.evaluations
@@ -155,7 +156,7 @@ class Problem:
 
     def without_shortcuts(self) -> Problem:
         """The same problem with the head computed in full, for where what was fitted to it is not what it is."""
-        return Problem(self._head, self.filter, self.losses, self._endpoint, way=Way.REPLAY, met=self._met)
+        return Problem(self._head, self.filter, self.losses, self._endpoint, way=Way.REPLAY, met=self.best_met)
 
     def value(self, weights: Tensor, *, way: Way | None = None) -> Tensor:
         """The losses at (K, B, n) filters: (K, B), with their graph; `OutOfTime` where a limit is over."""
@@ -168,14 +169,9 @@ class Problem:
         at = self._endpoint.at
         found = [loss(self._head.filtered(one, at, way=chosen)) for loss, one in zip(self.losses, weights, strict=True)]
         losses = torch.stack(found)
-        if self._met is not None:
-            self._met.note(weights, losses)
+        if self.best_met is not None:
+            self.best_met.note(weights, losses)
         return losses
-
-    @property
-    def best_met(self) -> Met | None:
-        """The best filters that were evaluated, where there is a limit of time."""
-        return self._met
 
     def confirmed(self, weights: Tensor) -> Tensor:
         """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""

@@ -156,18 +156,19 @@ class Solution:
     @property
     def shown(self) -> Tensor:
         """The filters as maps to look at: all 0 where one shows nothing."""
-        nothing = [[one.shows_nothing for one in self.outcomes(sample)] for sample in range(len(self.filter))]
-        late = any(Outcome.TIME_LIMIT in self.outcomes(sample) for sample in range(len(self.filter)))
-        if not late and not any(any(row) for row in nothing):
+        ended = {one for row in self.outcome for one in (row if isinstance(row, list) else (row,))}
+        if not ended & _HIDING:
             return self.filter
+        nothing = [[one.shows_nothing for one in self.outcomes(sample)] for sample in range(len(self.filter))]
         hidden = self.loss.new_tensor(nothing).bool().reshape(self.loss.shape)
-        if late:  # a search that did not leave the uniform filter has nothing to show either
+        if Outcome.TIME_LIMIT in ended:  # a search that did not leave the uniform filter has nothing to show either
             values = self.filter.flatten(self.loss.ndim)
             hidden = hidden | (values.amax(dim=-1) == values.amin(dim=-1))
         return self.filter.masked_fill(hidden.reshape(*hidden.shape, *[1] * (self.filter.ndim - hidden.ndim)), 0.0)
 
 
 FORMULA = "formula"  # in place of a solver
+_HIDING = {Outcome.UNIFORM, Outcome.UNMOVED, Outcome.NON_FINITE, Outcome.TIME_LIMIT}
 
 
 def chosen_samples(asked: Any, count: int) -> list[int]:
