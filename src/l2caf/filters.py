@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .errors import InputError
+
 
 class Filter(abc.ABC):
     """A family of weights f over a grid of positions, reached through free parameters p.
@@ -96,6 +98,11 @@ class Gaussian(Filter):
     """
 
     sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.sigma, (int, float)) and not isinstance(self.sigma, bool)
+        if not number or not 0 < self.sigma < math.inf:
+            raise InputError(f"The sigma of a Gaussian is {self.sigma!r}: give a number above 0, such as 1.")
 
     def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
         places = torch.stack(

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from torch import Tensor, nn
 
+from ..errors import MethodError
 from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..recorder import record
@@ -92,6 +93,8 @@ class Method(abc.ABC):
     def on(self, head: Head) -> Heatmap:
         """Explain the batch that this head was made for."""
         maps = self.formula(head)
+        if not type(self).__module__.startswith("l2caf."):
+            self._check(maps, head)
         layer = head.layer
         weights = _nothing_where(~head.finite, maps.weights)
         return Heatmap(
@@ -106,6 +109,20 @@ class Method(abc.ABC):
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,
             solution=maps.solution or self._said(head, weights, several=maps.several),
+        )
+
+    def _check(self, maps: object, head: Head) -> None:
+        """Refuse what a formula of the user's own gives and is no map of this layer."""
+        grid = head.layout.shape
+        if isinstance(maps, Maps):
+            shape = maps.weights.shape
+            if shape[:1] == (head.batch,) and shape[2 if maps.several else 1 :] == grid:
+                return
+        got = f"weights of shape {tuple(maps.weights.shape)}" if isinstance(maps, Maps) else f"a {type(maps).__name__}"
+        ours = ", ".join(map(str, grid))
+        raise MethodError(
+            f"The formula of {self.name} gives {got}: return Maps with weights ({head.batch}, {ours}), or with"
+            f" several=True ({head.batch}, K, {ours})."
         )
 
     def _said(self, head: Head, weights: Tensor, *, several: bool) -> Solution:

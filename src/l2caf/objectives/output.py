@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import OutputError
+from ..errors import InputError, OutputError
 from .objective import General, LeastSquares, Linear, Losses, Objective
 
 
@@ -38,7 +38,12 @@ class Similarity(Objective):
     cosine: bool = False
 
     def losses(self, output: Tensor) -> Losses:
-        to = torch.as_tensor(self.to).detach().to(output)
+        try:
+            to = torch.as_tensor(self.to).detach().to(output)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"A {type(self.to).__name__} is no embedding to compare with: give a tensor, (m,) or one per input."
+            ) from error
         if output.ndim != 2 or to.shape not in (output.shape, output.shape[1:], (1, *output.shape[1:])):
             raise OutputError(
                 f"The embeddings have shape {tuple(output.shape)}, but the one to compare with has {tuple(to.shape)}: "

@@ -409,4 +409,6 @@ def module_named(network: nn.Module, name: str) -> nn.Module:
     try:
         return network.get_submodule(name)
     except AttributeError as error:
-        raise NetworkError(f"There is no module {name!r} in this network.") from error
+        near = difflib.get_close_matches(name, [one for one, _ in network.named_modules()], n=3)
+        hint = f"the nearest are {', '.join(near)}" if near else "network.named_modules() lists them"
+        raise NetworkError(f"There is no module {name!r} in this network: {hint}.") from error

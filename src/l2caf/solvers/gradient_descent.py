@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from ..problem import Problem, Way
 from ..solution import Outcome
 from .slope import contradicted, said, with_slope
-from .solver import Found, Solver, each_map
+from .solver import Found, Solver, check_counts, each_map
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,7 @@ class GradientDescent(Solver):
     keep_path: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("window", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"A descent of {name}={getattr(self, name)} goes nowhere: give at least {least}.")
+        check_counts(self, "steps", "window")
 
     def search(self, problem: Problem) -> Found:
         return each_map(problem, self._search_one)

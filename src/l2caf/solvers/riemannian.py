@@ -11,7 +11,7 @@ from ..problem import Problem
 from ..solution import Outcome
 from .descent import Descent
 from .slope import contradicted, said
-from .solver import Found, Solver, each_map
+from .solver import Found, Solver, check_counts, each_map
 from .sphere import by_eigenvalues
 from .stencil import MOST_POSITIONS, Stencil
 from .walkers import ROUNDS, Walkers, far_apart
@@ -43,6 +43,9 @@ class Riemannian(Solver):
     memory: int = 12
     leap: float = 0.6
     exploring: int = 1280
+
+    def __post_init__(self) -> None:
+        check_counts(self, "evaluations", "patience", "memory")
 
     def search(self, problem: Problem) -> Found:
         return each_map(problem, self._search_one)

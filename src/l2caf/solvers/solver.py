@@ -101,6 +101,14 @@ class Solver(abc.ABC):
         )
 
 
+def check_counts(solver: Solver, *names: str) -> None:
+    """Refuse a number of steps, evaluations or the like that goes nowhere."""
+    for name in names:
+        given = getattr(solver, name)
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise InputError(f"A search of {name}={given!r} goes nowhere: give a whole number, at least 1.")
+
+
 def each_map(problem: Problem, search: Callable[[Problem], Found]) -> Found:
     """Search for every map by itself."""
     return Found.stacked([in_time(search, problem.one(number)) for number in range(problem.maps)])
