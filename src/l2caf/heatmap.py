@@ -66,7 +66,8 @@ class Heatmap:
             space = ("z", "y", "x")[-len(self.size) :]
             between = ("map",) if self.weights.ndim == len(self.size) + 2 else ()
             object.__setattr__(self, "axes", ("sample", *between, *space))
-        if self.solution is None:
+        given: Solution | None = self.solution
+        if given is None:
             said = [[Outcome.FORMULA] * self._several] * len(self) if "map" in self.axes else None
             object.__setattr__(self, "solution", Solution.of_formula(self.method, self.weights, said))
 

@@ -41,6 +41,13 @@ class Recording:
     """One run of a network on a batch, cut at one layer or several; `with` borrows the network for the while.
 
     Without `with`, every use of a head borrows the network by itself.
+
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> with record(network, torch.rand(2, 3, 32, 32)) as recording:
+    ...     recording.output.shape, recording.head.layer.name
+    (torch.Size([2, 8]), '0')
     """
 
     def __init__(self, network: nn.Module, heads: tuple[Head, ...], *, several: bool) -> None:
@@ -82,11 +89,20 @@ def record(
     """Run the network once on a batch and cut it at a layer, or at several layers or calls.
 
     The arguments are those of `l2caf.explain`. The heads come in the order of the layers, then of the calls.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> with record(network, torch.rand(2, 3, 32, 32)) as recording:
+    ...     both = [method.on(recording.head) for method in (l2caf.AttentionFilter(), l2caf.GradCAM())]
+    >>> [heatmap.method for heatmap in both]
+    ['AttentionFilter', 'GradCAM']
     """
     plain = unwrap(network)
     arguments = Arguments.of(inputs, explained=of)
     layers = [layer] if layer is None or isinstance(layer, (str, nn.Module)) else _layers(layer)
-    calls = [call] if call is None or _is_number(call) else _calls(call)
+    calls = [call] if call is None or (isinstance(call, int) and not isinstance(call, bool)) else _calls(call)
     if layout is not None and not isinstance(layout, Layout):
         raise LayerError(
             f"The layout is a {type(layout).__name__}: give an l2caf.Layout, such as Layout('tokens', grid=(14, 14)).",

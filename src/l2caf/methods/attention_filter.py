@@ -27,7 +27,16 @@ from .table import FILTERS, SOLVERS
 
 @dataclass(frozen=True)
 class AttentionFilter(Method):
-    """The filter f, held to its constraint, that minimises the objective of FT(f) = head(A * f)."""
+    """The filter f, held to its constraint, that minimises the objective of FT(f) = head(A * f).
+
+    >>> import torch
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> method = AttentionFilter(ClassSpecific(3))
+    >>> method(network, torch.rand(2, 3, 32, 32)).outcome == ["exact", "exact"]
+    True
+    """
 
     objective: Objective | Callable[[Tensor], Tensor] | None = None
     filter: Filter = field(default_factory=UnitL2)
@@ -85,9 +94,9 @@ def as_objective(objective: Objective | Callable[[Tensor], Tensor] | None) -> Ob
         raise InputError(f"The objective is the class {objective.__name__}: give an object, {objective.__name__}(…).")
     if callable(objective):
         return _Custom(objective)
-    hint = f", such as ClassSpecific({objective})" if isinstance(objective, int) else ""
     raise InputError(
-        f"The objective is a {type(objective).__name__}: give an objective or a function of the output{hint}."
+        f"The objective is a {type(objective).__name__}: give an objective or a function of the output, such as"
+        " ClassSpecific(281) for a class."
     )
 
 

@@ -23,7 +23,12 @@ Where = str | nn.Module | None
 
 @dataclass(frozen=True)
 class Maps:
-    """What a method's formula gives: signed weights, (B, *grid) or (B, K, *grid), and what they stand for."""
+    """What a method's formula gives: signed weights, (B, *grid) or (B, K, *grid), and what they stand for.
+
+    >>> import torch
+    >>> Maps(torch.rand(2, 7, 7)).keeps_sign, Maps(torch.rand(2, 3, 7, 7), several=True).weights.ndim
+    (False, 4)
+    """
 
     weights: Tensor
     keeps_sign: bool = False
@@ -37,6 +42,18 @@ class Method(abc.ABC):
 
     Called with a network and inputs it runs the network once. `on` takes a head that was prepared already, so that
     several methods can share one run.
+
+    A method of one's own gives the formula:
+
+    >>> import torch
+    >>> class Strength(Method):
+    ...     def formula(self, head):
+    ...         return Maps(head.columns.norm(dim=1).unflatten(1, head.layout.shape))
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> Strength()(network, torch.rand(1, 3, 32, 32))
+    Heatmap(1 sample of 32×32, layer '0', Strength, formula)
     """
 
     @property

@@ -16,6 +16,10 @@ class ClassOblivious(Objective):
     """min ||NT - FT(f)||^2: which positions keep the output what it is; any output will do.
 
     `at` names a module after the layer whose output is kept instead of the network's own.
+
+    >>> loss = ClassOblivious().losses(torch.ones(1, 3)).losses[0]
+    >>> loss(torch.zeros(1, 3)).tolist()
+    [3.0]
     """
 
     at: str | None = None
@@ -32,6 +36,10 @@ class Similarity(Objective):
 
     `to` is (m,) or (B, m). With `cosine=True` the cosine of the two is raised instead, which does not feel the
     embedding's length and has no closed form.
+
+    >>> loss = Similarity(torch.tensor([1.0, 0.0])).losses(torch.zeros(1, 2)).losses[0]
+    >>> loss(torch.tensor([[3.0, 4.0]])).tolist()
+    [-3.0]
     """
 
     to: Tensor

@@ -54,6 +54,13 @@ def usable_layers(
     """List the layers whose output holds a map of an input, in the order in which they finish.
 
     `of` names the input, where there are several; layers whose positions do not answer to it are left out.
+
+    >>> import torch
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> [(layer.name, layer.layout.grid) for layer in usable_layers(network, torch.rand(1, 3, 32, 32))]
+    [('0', (8, 8))]
     """
     plain = unwrap(network)
     with borrowed(plain):

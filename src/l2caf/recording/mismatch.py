@@ -10,7 +10,7 @@ from torch import nn
 from ..errors import InputError
 from .inputs import Arguments
 
-_CONVOLUTIONS = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
+_CONVOLUTIONS: dict[type[nn.Module], int] = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
 
 
 def mismatch(error: Exception, network: nn.Module, arguments: Arguments) -> InputError | None:

@@ -21,6 +21,14 @@ class GradientDescent(Solver):
     A sample stops when |L_l - L_(l-window)| < tolerance, or after `steps`. The rate falls linearly to zero.
     `vanilla` runs the whole network in every step, as one would without a cut; the result is the same.
     `keep_path` keeps the filter of every step, for slow motion.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> heatmap = l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=GradientDescent(steps=9, keep_path=True))
+    >>> heatmap.solution.path.shape
+    torch.Size([9, 1, 8, 8])
     """
 
     steps: int = 1000

@@ -35,6 +35,14 @@ class Riemannian(Solver):
     Where it ends, the gradient is compared with the values. Where these contradict each other, or there is no slope at
     all, the outcome is `stuck`, and a search without derivatives goes on (`stencil.py`), unless there are too many
     positions for one.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 8, stride=8), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Tanh()
+    ... )
+    >>> heatmap = l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=Riemannian(evaluations=40))
+    >>> heatmap.solution.solver
+    'Riemannian'
     """
 
     evaluations: int = 150
