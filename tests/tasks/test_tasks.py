@@ -116,7 +116,7 @@ class TestExplain:
 
     def test_layer_part_and_view_are_in_the_request(self, choice: NetworkChoice, photos: Path, tmp_path: Path) -> None:
         sample("cup").resize((120, 60)).save(photos / "wide.png")
-        looked = NetworkChoice(choice.network, layer="0", whole=True, device="cpu")
+        looked = NetworkChoice(choice.network, layer="0", view="whole", device="cpu")
         request = ExplainRequest([photos / "wide.png"], tmp_path / "out", looked, npy=True)
         (written,) = explain_photographs(request).written
         assert written.explained.layer == "0"
@@ -213,7 +213,7 @@ class TestOthers:
         (lambda a, b: SanityRequest([a], b, stages=1), "stages"),
         (lambda a, b: SanityRequest([a], b, methods=["cum"]), "method"),
         (lambda a, b: TimeRequest([], b, rounds=0), "rounds"),
-        (lambda a, b: ExplainRequest([a], b, style=Style(colormap="viridas")), "colormap"),
+        (lambda a, b: ExplainRequest([a], b, style=Style(cmap="viridas")), "cmap"),
     ],
 )
 def test_a_bad_request_names_its_field_before_any_work(ask: Callable[[Path, Path], Any], field: str) -> None:

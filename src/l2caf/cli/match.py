@@ -45,7 +45,8 @@ def command(
         bool,
         typer.Option("--signed", help="Also what speaks against a pair, in blue.", rich_help_panel=options.DRAW),
     ] = False,
-    colormap: options.Colormap = None,
+    cmap: options.Cmap = None,
+    alpha: options.Alpha = options.DEFAULT_ALPHA,
     contours: options.Contours = False,
     out: options.Out = options.DEFAULT_OUT,
     as_json: options.Json = False,
@@ -57,11 +58,11 @@ def command(
     file, and the index of the gallery, which is used again while its files are
     the same.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf match bird.jpg birds/
-    l2caf match bird.jpg birds/ --network out/embedding.safetensors --top 8
+    l2caf match bird.jpg birds/ \\
+        --network out/embedding.safetensors --top 8
     l2caf match bird.jpg birds/ --contrast 1:3 --signed
     """
     from ..rendering.style import Style
@@ -75,11 +76,12 @@ def command(
         NetworkChoice(network, weights, layer, device=device, embedding=embedding),
         top,
         _ranks(contrast),
-        Style(colormap=colormap, contours=contours, signed=signed),
+        Style(cmap=cmap, alpha=alpha, contours=contours, signed=signed),
     )
     with terminal.bar(f"loading {network}") as progress:
         result = match_pictures(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     terminal.say_assumed(result.assumed)
+    terminal.made(result.picture)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0

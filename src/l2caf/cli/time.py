@@ -41,17 +41,18 @@ def command(
     beside it. Networks whose trained weights are not available are timed with
     random ones: a step costs the same, but the number of steps may differ.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf time
-    l2caf time efficientnet_lite0 torchvision:vgg16 --rounds 9
+    l2caf time efficientnet_lite0 torchvision:vgg16 \\
+        --rounds 9
     l2caf time timm:convnext_tiny --image photo.jpg --json
     """
     from ..tasks.time import TimeRequest, time_maps
 
     with terminal.bar("loading") as progress:
         result = time_maps(TimeRequest(networks or [], out, image, rounds), progress=progress)
+    terminal.made(result.written[-1])
     if as_json:
         terminal.print_json(result.as_dict())
     else:

@@ -29,7 +29,7 @@ class ModelSpec:
     """A network by its name: what `l2caf.networks.catalogue.load` is given.
 
     embedding   taken for retrieval: of a classifier, what its last linear layer is given
-    whole       shown all of each photograph, not only its centre
+    view        what of each photograph it is shown: crop, whole, squash
     told        whether its output is an embedding, where somebody had to say so
     """
 
@@ -37,7 +37,7 @@ class ModelSpec:
     weights: str | None = None
     device: str = "cpu"
     embedding: bool = False
-    whole: bool = False
+    view: str = "crop"
     told: bool | None = None
 
     def build(self) -> Model:
@@ -47,7 +47,7 @@ class ModelSpec:
         model = load(self.name, weights=self.weights)
         model = model if self.told is None else model.told(embedding=self.told)
         model = model.as_embedding() if self.embedding else model
-        return (model.whole() if self.whole else model).on(self.device)
+        return model.viewed(self.view).on(self.device)
 
 
 @dataclass(frozen=True)

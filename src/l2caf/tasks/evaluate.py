@@ -54,7 +54,7 @@ class EvaluationRequest:
     classes         what maps of a class are about: the "labels" of the data, which then number the network's outputs,
                     or what is "predicted", each image's best class; None for labels where their names are the
                     network's, else there are no such maps
-    part            of retrieval: which classes or pictures; None for what suits the layout
+    split           of retrieval: which classes or pictures; None for what suits the layout
     limit           at most so many images, spread over all
     batch           images at once
     out             gets the rows, the results and the report
@@ -65,7 +65,7 @@ class EvaluationRequest:
     out: Path
     network: NetworkChoice = field(default_factory=NetworkChoice)
     protocol: str = "localisation"
-    part: str | None = None
+    split: str | None = None
     methods: tuple[str, ...] = ()
     classes: str | None = None
     view: str = "crop"
@@ -105,8 +105,8 @@ def evaluate(
 
 def evaluate_localisation(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
     """How well the maps find the objects."""
-    if request.part is not None:
-        raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="part")
+    if request.split is not None:
+        raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="split")
     METHODS.checked(request.methods or METHODS.default_in("evaluate"))
     dataset = datasets.read(request.dataset, request.root).limit(request.limit)
     model = request.network.load(progress)
@@ -145,7 +145,7 @@ def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, pr
     if request.classes is not None:
         raise InputError("Retrieval asks about no class: leave it out.", field="classes")
     methods = retrieval.ordered(request.methods or retrieval.DEFAULT_METHODS)
-    dataset, part = part_of(request.dataset, request.root, part=request.part, network=request.network.network)
+    dataset, part = part_of(request.dataset, request.root, part=request.split, network=request.network.network)
     dataset = dataset.limit(request.limit)
     model = request.network.load(progress)
     if "output" in model.assumed:

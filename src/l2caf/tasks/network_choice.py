@@ -22,7 +22,7 @@ class NetworkChoice:
     weights    a local file in place of the published weights
     layer      where the map is taken; None for the last one
     select     which part of the network's answer is explained: a key or an index, where it gives several
-    whole      show the network all of the photograph, not its centre
+    view       what of a photograph it is shown: crop (its centre), whole, or squash (all of it, stretched)
     device     auto for the fastest here
     embedding  whether its output is an embedding, and no row of class scores; None for what is known of it
     """
@@ -31,7 +31,7 @@ class NetworkChoice:
     weights: Path | None = None
     layer: str | None = None
     select: str | int | None = None
-    whole: bool = False
+    view: str = "crop"
     device: str = "auto"
     embedding: bool | None = None
 
@@ -45,12 +45,12 @@ class NetworkChoice:
             error.field = error.field or ours
             raise
         model = model if self.embedding is None else model.told(embedding=self.embedding)
-        return model.whole() if self.whole else model
+        return model.viewed(self.view)
 
     def spec(self, *, embedding: bool = False) -> ModelSpec:
         """The same for a run, whose blocks may be done elsewhere."""
         weights = None if self.weights is None else str(self.weights)
-        return ModelSpec(self.network, weights, self.device, embedding, self.whole, self.embedding)
+        return ModelSpec(self.network, weights, self.device, embedding, self.view, self.embedding)
 
 
 def part_named(text: str | None) -> str | int | None:
