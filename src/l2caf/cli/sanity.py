@@ -76,6 +76,13 @@ def command(
     with terminal.bar(f"loading {network}") as progress:
         result = check_sanity(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     terminal.say_assumed(result.assumed)
+    if result.added:
+        given = len(result.photographs) - len(result.added)
+        terminal.say_note(
+            f"{given} photograph{'' if given == 1 else 's'} can be compared with too few others, so {len(result.added)}"
+            f" that are installed joined in ({', '.join(Path(name).name for name in result.added)}); give 3 or more to"
+            " have yours alone."
+        )
     terminal.made(result.written[1])
     if as_json:
         terminal.print_json(result.as_dict())

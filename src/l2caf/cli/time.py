@@ -10,6 +10,7 @@ import typer
 from . import options, terminal
 
 if TYPE_CHECKING:
+    from ..evaluation.timing import Timing
     from ..tasks.time import TimeResult
 
 MEASURING = "How it is measured"
@@ -68,19 +69,15 @@ def _report(result: TimeResult) -> None:
     columns = ["network", "weights", "solver", *TIMED.values(), "steps"]
     rows = []
     for timing in result.timings:
-        cells = [
-            ("~" if name in timing.extrapolated else "") + short(timing.seconds[name])
-            if name in timing.seconds
-            else "-"
-            for name in TIMED
-        ]
+        cells = [_cell(timing, name) for name in TIMED]
         rows.append([timing.network, timing.weights, timing.solver, *cells, str(timing.steps)])
         if timing.paper:
             cells = [short(timing.paper[name]) if name in timing.paper else "" for name in TIMED]
             rows.append(["  in the paper", "trained", "", *cells, ""])
     console.print(terminal.table(columns, rows, right=columns[3:]))
     console.print(
-        "~ extrapolated from a few steps to as many as fast descent took; the paper's machine is unknown,"
+        "Medians of the rounds, and quartiles below; ~ extrapolated from a few steps to as many as fast descent took;"
+        " the paper's machine is unknown,"
         f" this one: {result.machine}.",
         highlight=False,
     )
@@ -92,4 +89,16 @@ def _report(result: TimeResult) -> None:
     for timing in result.timings:
         for name, refusal in timing.refused.items():
             console.print(f"{timing.network}, {TIMED[name]}: {refusal}", highlight=False, markup=False)
+        for sentence in timing.warnings:
+            terminal.say_note(f"{timing.network}: {sentence}.")
     console.print(", ".join(map(str, result.written)), highlight=False, soft_wrap=True)
+
+
+def _cell(timing: Timing, name: str) -> str:
+    from ..tasks.time import short
+
+    if name not in timing.seconds:
+        return "-"
+    spread = timing.quartiles.get(name)
+    within = f"\n{short(spread[0])} to {short(spread[1])}" if spread else ""
+    return f"{'~' if name in timing.extrapolated else ''}{short(timing.seconds[name])}{within}"
