@@ -22,6 +22,7 @@ COMMANDS = (
     "layers",
     "demo",
     "evaluate",
+    "difference",
     "sanity",
     "time",
     "match",

@@ -30,7 +30,9 @@ def command(
     weights: options.Weights = None,
     layer: options.Layer = None,
     device: options.Device = "auto",
+    output: options.Output = None,
     embedding: options.Embedding = None,
+    distance: options.Distance = None,
     protocol: Annotated[
         str,
         typer.Option(
@@ -87,13 +89,15 @@ def command(
     """
     from ..evaluation.localization import LocalizationResult
     from ..tasks.evaluate import EvaluationRequest, evaluate
-    from ..tasks.network_choice import NetworkChoice
+    from ..tasks.network_choice import NetworkChoice, part_named
 
     request = EvaluationRequest(
         dataset=dataset,
         root=root,
         out=out,
-        network=NetworkChoice(network, weights, layer, device=device, embedding=embedding),
+        network=NetworkChoice(
+            network, weights, layer, part_named(output), device=device, embedding=embedding, distance=distance
+        ),
         protocol=protocol,
         split=split,
         methods=tuple(method or ()),

@@ -30,7 +30,9 @@ def command(
     weights: options.Weights = None,
     layer: options.Layer = None,
     device: options.Device = "auto",
+    output: options.Output = None,
     embedding: options.Embedding = None,
+    distance: options.Distance = None,
     top: Annotated[int, typer.Option("--top", "-k", help="How many neighbours.", rich_help_panel=options.ASK)] = 5,
     contrast: Annotated[
         str | None,
@@ -67,13 +69,15 @@ def command(
     """
     from ..rendering.style import Style
     from ..tasks.match import MatchRequest, match_pictures
-    from ..tasks.network_choice import NetworkChoice
+    from ..tasks.network_choice import NetworkChoice, part_named
 
     request = MatchRequest(
         query,
         gallery,
         out,
-        NetworkChoice(network, weights, layer, device=device, embedding=embedding),
+        NetworkChoice(
+            network, weights, layer, part_named(output), device=device, embedding=embedding, distance=distance
+        ),
         top,
         _ranks(contrast),
         Style(cmap=cmap, alpha=alpha, contours=contours, signed=signed),

@@ -85,6 +85,16 @@ Output = Annotated[
         rich_help_panel=NETWORK,
     ),
 ]
+Distance = Annotated[
+    str | None,
+    typer.Option(
+        "--distance",
+        help="How embeddings are compared: cosine, or euclidean. [dim]Default: as the network was trained; cosine for a"
+        " network of your own.[/dim]",
+        autocompletion=_starting(("cosine", "euclidean")),
+        rich_help_panel=NETWORK,
+    ),
+]
 Classes = Annotated[
     list[str] | None,
     typer.Option("--class", "-c", help="A class, by name or number; repeat it for several.", rich_help_panel=ASK),
