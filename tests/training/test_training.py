@@ -45,7 +45,7 @@ def log_of(out: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("loss", ["triplet", "npair"])
 def test_it_learns_four_classes_by_heart(four: Dataset, tmp_path: Path, loss: str) -> None:
     """Nothing is held out, so the scores are those of the pictures trained on."""
-    recipe = replace(QUICK, loss=loss, held_out=0.0, keep=0.0, rate=3e-3, iterations=60, dimension=32)
+    recipe = replace(QUICK, loss=loss, held_out=0.0, keep=0.0, lr=3e-3, iterations=60, dimension=32)
     result = follow(recipe, four, tmp_path, device="cpu")
     losses = result.losses
     if loss == "npair":  # the other is a mean over what is still wrong, so it need not fall
@@ -118,15 +118,15 @@ def test_a_run_can_be_made_longer_but_not_otherwise_changed(four: Dataset, tmp_p
     follow(replace(QUICK, iterations=4), four, tmp_path, device="cpu")
     follow(replace(QUICK, iterations=6), four, tmp_path, device="cpu")
     assert len(log_of(tmp_path)["losses"]) == 6
-    with pytest.raises(FileError, match="a run that differs in rate"):
-        follow(replace(QUICK, rate=1.0), four, tmp_path, device="cpu")
+    with pytest.raises(FileError, match="a run that differs in lr"):
+        follow(replace(QUICK, lr=1.0), four, tmp_path, device="cpu")
     (tmp_path / "resume.pt").write_bytes((tmp_path / "resume.pt").read_bytes()[:1000])
     with pytest.raises(WeightsError, match="cannot be read"):
         follow(QUICK, four, tmp_path, device="cpu")
 
 
 def test_it_ends_when_held_out_pictures_are_found_no_better(four: Dataset, tmp_path: Path) -> None:
-    result = follow(replace(QUICK, rate=0.0, measure_every=1, patience=3), four, tmp_path, device="cpu")
+    result = follow(replace(QUICK, lr=0.0, measure_every=1, patience=3), four, tmp_path, device="cpu")
     assert (result.ended, result.iterations, result.best.iteration) == ("no better", 3, 0)
 
 

@@ -68,7 +68,7 @@ def _table(name: str) -> Bytes:
 
     if name not in matplotlib.colormaps:
         near = get_close_matches(name, list(matplotlib.colormaps), n=3) or ["turbo", "viridis", "inferno"]
-        raise InputError(f"There is no colour map '{name}'; try {', '.join(near)}.", field="colormap")
+        raise InputError(f"There is no colour map '{name}'; try {', '.join(near)}.", field="cmap")
     # turbo ends in a dark red that hides what lies under the hottest spot, so its last bit stays unused.
     end = 0.92 if name == "turbo" else 1.0
     table: Bytes = matplotlib.colormaps[name](np.linspace(0, end, 256), bytes=True)[:, :3]

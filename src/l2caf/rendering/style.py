@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
+from ..errors import InputError
 from ..localization import boxes_of
 from .colors import colors_of
 from .marks import Box, fitted, font
@@ -21,28 +22,42 @@ class Style:
     """Colours and marks.
 
     signed  what speaks for and what speaks against, in two colours
-    box     the box around the largest region of a quarter of the greatest heat or more
+    box     the box around the largest region of `threshold` times the greatest heat or more
+    alpha   opacity of the map
     """
 
-    colormap: str | None = None
+    cmap: str | None = None
     contours: bool = False
     box: bool = False
     signed: bool = False
+    alpha: float = 0.65
+    threshold: float = BOX_LEVEL
 
     def check(self) -> None:
         """Say at once, not after the work, that there is no such colour map."""
-        colors_of(np.zeros((1, 1), np.float32), signed=self.signed, colormap=self.colormap)
+        colors_of(np.zeros((1, 1), np.float32), signed=self.signed, colormap=self.cmap)
+        for name, most in (("alpha", 1.0), ("threshold", 0.99)):
+            if not 0 <= getattr(self, name) <= most:
+                raise InputError(f"{name} is {getattr(self, name)}: give a number from 0 to {most:g}.", field=name)
 
     def draw(self, view: Image.Image, heat: npt.NDArray[np.float32]) -> Image.Image:
         """Lay heat (h, w) over the picture of what the network saw."""
-        found = box_of(heat) if self.box else None
+        found = box_of(heat, level=self.threshold) if self.box else None
         boxes: list[Box] = []
         if found is not None:
             # Drawn at the picture's own size, which is finer than the map's.
             across, down = view.width / heat.shape[1], view.height / heat.shape[0]
             x0, y0, x1, y1 = found
             boxes = [Box(x0 * across, y0 * down, x1 * across, y1 * down)]
-        return overlay(view, heat, signed=self.signed, colormap=self.colormap, contours=self.contours, boxes=boxes)
+        return overlay(
+            view,
+            heat,
+            signed=self.signed,
+            colormap=self.cmap,
+            opacity=self.alpha,
+            contours=self.contours,
+            boxes=boxes,
+        )
 
 
 def box_of(heat: npt.NDArray[np.float32], *, level: float = BOX_LEVEL) -> tuple[int, int, int, int] | None:

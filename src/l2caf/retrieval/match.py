@@ -98,6 +98,7 @@ def match(
     top: int = 5,
     contrast: tuple[int, int] | None = None,
     layer: str | None = None,
+    output: str | int | None = None,
     progress: Progress = silent,
 ) -> Matches:
     """Find the nearest neighbours of a picture, and explain each pair; the query itself is no neighbour of its own.
@@ -108,7 +109,7 @@ def match(
     if top < 1:
         raise InputError(f"{top} asks for no neighbour: give 1 or more.", field="top")
     image = open_image(query)
-    with model.run([model.prepare(image).input], layer=layer) as recording:
+    with model.run([model.prepare(image).input], layer=layer, output=output) as recording:
         head = recording.head
         raw = recording.output.float().cpu().numpy()
         places, scores = _neighbours(gallery, query, raw, top)
@@ -120,7 +121,9 @@ def match(
             progress("explaining", done, len(targets))
         images = [open_image(gallery.file(place)) for place in places]
         back = (on_sphere(raw) if model.normalized else raw)[0] - centre
-        of_neighbours = _seen(model.run([model.prepare(one).input for one in images], layer=layer).head, back)
+        of_neighbours = _seen(
+            model.run([model.prepare(one).input for one in images], layer=layer, output=output).head, back
+        )
         pairs = tuple(
             Pair(
                 rank=number + 1,
@@ -136,8 +139,8 @@ def match(
         ranks = _contrasted(pairs, contrast)
         found = None
         if ranks is not None:
-            ours, theirs = (gallery.index.vectors[places[rank - 1]] for rank in ranks)
-            found = Contrast(*ranks, _seen(head, ours - theirs)[0])
+            one, other = (gallery.index.vectors[places[rank - 1]] for rank in ranks)
+            found = Contrast(*ranks, _seen(head, one - other)[0])
     layer_name = str(head.layer.name)
     return Matches(query, model.view(image), pairs, found, model.name, layer_name, model.normalized)
 

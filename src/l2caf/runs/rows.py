@@ -145,6 +145,16 @@ class RowFile:
                     yield row
 
 
+def methods_in(folder: Path) -> tuple[str, ...] | None:
+    """The methods that the run in a folder measures; None where there is no run with rows, or it has no methods."""
+    about, rows = folder / ABOUT, folder / ROWS
+    if not rows.exists() or not rows.stat().st_size:
+        return None
+    there = _read(about) or {}
+    found = there.get("methods")
+    return tuple(found) if isinstance(found, list) else None
+
+
 @dataclass(frozen=True)
 class _Scanned:
     """What is in a file of rows: whole blocks from the first on, and where the last of them ends.

@@ -116,7 +116,7 @@ def match_pictures(
     from ..retrieval.match import match
 
     model = (model or request.network.load(progress)).as_embedding()
-    spec = RunSpec.of(Embedding(), request.network.spec(embedding=True), loaded=model)
+    spec = RunSpec.of(Embedding(request.network.select), request.network.spec(embedding=True), loaded=model)
     found = open_gallery(request.gallery, files, spec, cache=request.out / CACHE, executor=executor, progress=progress)
     failed = tuple(Failed(found.files[bad.name], InputError(bad.message)) for bad in found.bad)
     for one in failed:
@@ -128,6 +128,7 @@ def match_pictures(
         top=request.top,
         contrast=request.contrast,
         layer=request.network.layer,
+        output=request.network.select,
         progress=progress,
     )
     name = f"{cut_name(request.query.stem, LONGEST_STEM)}-match"

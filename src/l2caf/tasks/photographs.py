@@ -48,7 +48,7 @@ def explain_image(
     signed: bool = False,
 ) -> Explained:
     """Explain one photograph."""
-    asked = _Asked(model, method, layer, select, signed)
+    asked = _Asked(model, method, layer, select, Style(signed=signed))
     prepared = model.prepare(image)
     return asked.explained([_Ready(None, prepared.input, prepared.view)])[0]
 
@@ -84,6 +84,7 @@ class Photographs(Work):
     help (an unknown layer, a class out of range) is raised.
 
     out   the folder for the pictures
+    ending of the pictures
     run   what the run is known by, where it is written down which photographs are drawn; empty where it is not
     """
 
@@ -98,6 +99,7 @@ class Photographs(Work):
     select: str | int | None = None
     bare: bool = False
     npy: bool = False
+    ending: str = ".png"
     run: str = ""
 
     def __post_init__(self) -> None:
@@ -113,8 +115,8 @@ class Photographs(Work):
 
     def measure(self, model: Model, batch: Batch) -> list[Pictured | Misfit]:
         """Explain and write; one record per photograph."""
-        asked = _Asked(model, self.question.as_method(model), self.layer, self.select, self.style.signed)
-        writer = Writer(Path(self.out), self.question, self.style, bare=self.bare, npy=self.npy)
+        asked = _Asked(model, self.question.as_method(model), self.layer, self.select, self.style)
+        writer = Writer(Path(self.out), self.question, self.style, bare=self.bare, npy=self.npy, ending=self.ending)
         ready = [_Ready(*one) for one in zip(batch.paths, batch.each, batch.pictures, strict=True)]
         return [
             Misfit(name, str(answer.error), isinstance(answer.error, MethodError))
@@ -143,7 +145,7 @@ class _Asked:
     method: Method
     layer: str | None
     select: Select
-    signed: bool
+    style: Style
 
     def answered(self, batch: list[_Ready]) -> list[Explained | Failed]:
         try:
@@ -167,7 +169,7 @@ class _Asked:
         return [
             Explained(
                 view=ready.view,
-                maps=_maps_of(self.model, heatmap, output, index, signed=self.signed),
+                maps=_maps_of(self.model, heatmap, output, index, self.style),
                 prediction=predictions[index],
                 layer=heatmap.layer,
                 solver=solution.solver if solution else "",
@@ -179,15 +181,17 @@ class _Asked:
         ]
 
 
-def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, *, signed: bool) -> tuple[Map, ...]:
+def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, style: Style) -> tuple[Map, ...]:
     """The maps of one sample, each with its class and its share of the solution."""
-    heats = (heatmap.signed if signed else heatmap.maps)[index].cpu().float().numpy()
+    heats = (heatmap.signed if style.signed else heatmap.maps)[index].cpu().float().numpy()
     heats = heats.reshape(-1, *heats.shape[-2:])
     about: list[Prediction | None] = [None] * len(heats)
     if heatmap.classes is not None:
         about = [model.prediction_of(output, index, chosen) for chosen in heatmap.classes[index].tolist()]
     if heatmap.solution.is_formula:
-        return tuple(Map(heat, who, box=box_of(heat)) for heat, who in zip(heats, about, strict=True))
+        return tuple(
+            Map(heat, who, box=box_of(heat, level=style.threshold)) for heat, who in zip(heats, about, strict=True)
+        )
     solution = heatmap.solution
     outcomes = solution.outcome[index]
     outcomes = outcomes if isinstance(outcomes, list) else [outcomes]
@@ -195,7 +199,15 @@ def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, *, sign
         values[index].reshape(-1).tolist() for values in (solution.loss, solution.steps, solution.evaluations)
     )
     return tuple(
-        Map(heat, who, outcome, loss if math.isfinite(loss) else None, step, evaluation, box_of(heat))
+        Map(
+            heat,
+            who,
+            outcome,
+            loss if math.isfinite(loss) else None,
+            step,
+            evaluation,
+            box_of(heat, level=style.threshold),
+        )
         for heat, who, outcome, loss, step, evaluation in zip(
             heats, about, outcomes, losses, steps, evaluations, strict=True
         )

@@ -147,7 +147,7 @@ def _network(backbone: Backbone, dimension: int) -> EmbeddingNetwork:
 
 
 def _optimizer(module: Trainable, recipe: RetrievalRecipe) -> torch.optim.Optimizer:
-    rates = (recipe.rate or 0.0, recipe.trunk_rate or 0.0)
+    rates = (recipe.lr or 0.0, recipe.backbone_lr or 0.0)
     groups: list[dict[str, Any]] = [
         {"params": list(part.parameters()), "lr": rate}
         for part, rate in zip((module.embed, module.upper), rates, strict=True)
