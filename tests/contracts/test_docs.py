@@ -26,7 +26,7 @@ from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
 from l2caf.tasks.samples import sample
 from made_datasets import picture, text, wsol
-from pages_for_tests import FILE, LANGUAGES, PAGES, ROOT, Page, blocks, check_words, prose, read
+from pages_for_tests import FILE, LANGUAGES, PAGES, ROOT, Block, Page, blocks, check_words, prose, read
 
 NETS = """
 import torch
@@ -46,6 +46,8 @@ CHEAPER = {
     "time": "--rounds 1",
     "train": "--iterations 1 --views 1",
 }
+# Pages of which more is asked than that they run.
+EXTENDING, PORTED = "docs/extend.md", "docs/coming-from.md"
 # Whole minutes of work, or another machine.
 MOST_NOT_RUN = 3
 
@@ -113,13 +115,13 @@ def make_commands_cheap(patch: pytest.MonkeyPatch, words: list[str]) -> list[str
     return shlex.split(CHEAPER.get(words[0], ""))
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if any(blocks(name)) and name != "docs/extend.md"])
+@pytest.mark.parametrize("name", [name for name in PAGES if any(blocks(name)) and name not in (EXTENDING, PORTED)])
 def test_every_block_of_a_page_runs(name: str, page: Page) -> None:
     page.run(name)
 
 
 def test_every_part_of_the_page_on_extending_runs_and_joins(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
-    page.run("docs/extend.md")
+    page.run(EXTENDING)
     assert {table for table, _ in page.added} == {
         "METHODS", "LAYOUTS", "SOURCES", "LOADERS", "RECIPES", "WORKS", "COMMANDS",
     }  # fmt: skip
@@ -128,6 +130,43 @@ def test_every_part_of_the_page_on_extending_runs_and_joins(page: Page, capsys: 
     assert page.names["result"].iterations == 2
     assert command_line(["predict", "photo.jpg", "--network", "tiny:10"]) == 0
     assert "photo.jpg" in capsys.readouterr().out
+
+
+# Which of our maps is the last that the script of the other library made.
+THE_SAME = {
+    "pytorch_grad_cam": lambda heatmap: heatmap.maps[:, 1],
+    "captum": lambda heatmap: heatmap.maps.unsqueeze(1),
+    "torchcam": lambda heatmap: heatmap.weights[1:, 2].clamp_min(0),  # it is not resized there
+}
+
+
+def test_ported_scripts_give_the_same_maps_in_fewer_lines(page: Page) -> None:
+    """Each script of another library is followed by ours."""
+    originals: dict[str, tuple[int, torch.Tensor]] = {}
+    ported: list[str] = []
+
+    def after(block: Block) -> None:
+        length = sum(bool(line.strip()) for line in block.text.splitlines())
+        if found := re.search("^from (pytorch_grad_cam|captum|torchcam)", block.text, re.MULTILINE):
+            originals[found[1]] = length, torch.as_tensor(page.names["maps"]).detach()
+        elif block.language == "python" and (waiting := [name for name in originals if name not in ported]):
+            (library,) = waiting
+            longer, theirs = originals[library]
+            assert length < longer / 2, block.place
+            torch.testing.assert_close(
+                scaled(THE_SAME[library](page.names["heatmap"])), scaled(theirs), atol=2e-3, rtol=0
+            )
+            ported.append(library)
+
+    page.run(PORTED, after)
+    assert ported == list(THE_SAME)
+
+
+def scaled(maps: torch.Tensor) -> torch.Tensor:
+    """From 0 to 1, each for itself."""
+    lowest, highest = maps.amin(dim=(-2, -1), keepdim=True), maps.amax(dim=(-2, -1), keepdim=True)
+    assert (highest > lowest).all()
+    return (maps - lowest) / (highest - lowest)
 
 
 def test_every_block_says_its_language_and_few_are_not_run() -> None:
