@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import importlib
 import re
+import runpy
 import shlex
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
@@ -199,6 +202,15 @@ def test_the_first_screen_of_the_readme_says_what_shows_what_and_runs() -> None:
     assert any(line.startswith("![") for line in lines[:10])
     assert any("pip install" in line for line in lines[:20])
     assert "```python" in lines[:30]
+
+
+def test_the_picture_of_the_readme_is_what_the_code_draws() -> None:
+    """Else draw it again, and look at it: python examples/readme_picture.py docs/pictures/prediction.png."""
+    drawn = runpy.run_path(str(ROOT / "examples" / "readme_picture.py"))["draw"]()
+    with Image.open(ROOT / "docs" / "pictures" / "prediction.png") as kept:
+        assert kept.size == drawn.size
+        difference = np.abs(np.asarray(kept.convert("RGB"), np.float32) - np.asarray(drawn, np.float32))
+    assert difference.mean() < 3
 
 
 def test_the_pages_name_only_what_is_there() -> None:
