@@ -51,6 +51,7 @@ CHEAPER = {
 }
 # Pages of which more is asked than that they run.
 EXTENDING, PORTED = "docs/extend.md", "docs/coming-from.md"
+WRITTEN_BY_MAKE = ("docs/benchmarks.md", "docs/zoo.md")
 # Whole minutes of work, or another machine.
 MOST_NOT_RUN = 3
 
@@ -228,6 +229,27 @@ def test_commands_in_running_text_are_understood() -> None:
     for page in PAGES:
         for words in re.findall(r"`l2caf ([a-z][^`…]*)`", prose(page)):
             check_words(shlex.split(words), page)
+
+
+# Words that a reader has to translate, and what they stand for.
+PLAIN = {
+    "nought": "zero",
+    "bent": "non-linear",
+    "unit circle": "unit sphere",
+    r"feels?": "depends on",
+    r"(?:told|tell|tells) apart": "significantly different; distinguish",
+    r"hears|heard": "depends on, matters",
+    "given again": "run the same command again to resume",
+    "goes on where": "run the same command again to resume",
+    r"(?:map|number|loss|row) a (?:sample|frame|picture|image)": "per",
+}
+
+
+@pytest.mark.parametrize("page", [*(page for page in PAGES if page not in WRITTEN_BY_MAKE), "CHANGELOG.md"])
+def test_the_pages_are_in_plain_technical_english(page: str) -> None:
+    for word, plain in PLAIN.items():
+        found = re.search(rf"\b(?:{word})\b", read(page), re.IGNORECASE)
+        assert found is None, f"{page}: '{found[0]}' is better said as '{plain}'"
 
 
 def test_links_lead_somewhere() -> None:

@@ -30,8 +30,8 @@ class ClassOblivious(Objective):
 class Similarity(Objective):
     """min -FT(f) . to: which positions make this embedding similar to a given one.
 
-    `to` is (m,) or (B, m). With `cosine=True` the cosine of the two is raised instead, which does not feel the
-    embedding's length and has no closed form.
+    `to` is (m,) or (B, m). With `cosine=True` the cosine of the two is raised instead, which does not depend on
+    the embedding's length and has no closed form.
     """
 
     to: Tensor
