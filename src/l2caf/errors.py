@@ -4,6 +4,7 @@ L2cafError
 ├── InputError              what was given cannot be explained
 │   ├── ImageError          a picture that cannot be read
 │   ├── ClassError          a class that the network does not have
+│   ├── SampleError         a sample that is not in the batch
 │   └── DatasetError        a dataset with something missing or broken in it
 ├── NetworkError            the network cannot be used as asked
 │   ├── LayerError          no such layer, or no spatial map in it
@@ -41,6 +42,10 @@ class ImageError(InputError):
 
 class ClassError(InputError):
     """A class that the network does not have."""
+
+
+class SampleError(InputError, IndexError):
+    """A sample that is not in the batch."""
 
 
 class DatasetError(InputError):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
+import inspect
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .errors import InputError, MethodError
+from .errors import InputError
 from .preprocessing import Crop
-from .solution import Solution
+from .solution import Outcome, Solution, alone, chosen_samples, same
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from PIL.Image import Image
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Heatmap:
     """The maps of a batch and what made them.
 
@@ -29,7 +34,19 @@ class Heatmap:
     the positive part, else the magnitude; `signed` has both, between -1 and 1.
 
     `call` tells which call of the layer it was, where there are several; `input` which argument of the network the map
-    belongs to; `crops`, one per sample, where the input lies on the photograph, where that is known.
+    belongs to; `crops`, one per sample, where the input lies on the photograph, where that is known. `solution` tells
+    how the maps were found, and `outcome` how well.
+
+    It is a collection of its samples: `heatmap[1]` and `heatmap[:2]` are heatmaps of some of them (of one, a batch of
+    one), and `for one in heatmap` goes through them one by one. It can be compared, copied and pickled.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1))
+    >>> heatmap = l2caf.explain(network, torch.rand(2, 3, 32, 32))
+    >>> heatmap
+    Heatmap(2 samples of 32×32, layer '0', AttentionFilter, exact)
+    >>> heatmap[1].maps.shape, heatmap.numpy().dtype, heatmap[1] == heatmap[-1]
+    (torch.Size([1, 32, 32]), dtype('float32'), True)
     """
 
     weights: Tensor
@@ -38,7 +55,7 @@ class Heatmap:
     method: str
     keeps_sign: bool = False
     classes: Tensor | None = None
-    solution: Solution | None = None
+    solution: Solution = None  # type: ignore[assignment]  # of a heatmap made by hand, what a formula has
     axes: tuple[str, ...] = ()
     call: int | None = None
     input: str = "0"
@@ -49,6 +66,9 @@ class Heatmap:
             space = ("z", "y", "x")[-len(self.size) :]
             between = ("map",) if self.weights.ndim == len(self.size) + 2 else ()
             object.__setattr__(self, "axes", ("sample", *between, *space))
+        if self.solution is None:
+            said = [[Outcome.FORMULA] * self._several] * len(self) if "map" in self.axes else None
+            object.__setattr__(self, "solution", Solution.of_formula(self.method, self.weights, said))
 
     @cached_property
     def maps(self) -> Tensor:
@@ -63,13 +83,96 @@ class Heatmap:
 
     @property
     def solved(self) -> Solution:
-        """How the filters were found, for a method that solves a problem; CAM and its like have no solution."""
-        if self.solution is None:
-            raise MethodError(f"{self.method} is a formula, so there is no solution to look at: use AttentionFilter.")
+        """The same as `solution`."""
         return self.solution
+
+    @property
+    def outcome(self) -> list[Outcome] | list[list[Outcome]]:
+        """How the search for each sample's map ended; with several maps per sample, a list of lists."""
+        return self.solution.outcome
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The maps as an array, for whatever does not speak torch: (B, *size), between 0 and 1.
+
+        >>> Heatmap(torch.rand(2, 4, 4), (8, 8), "layer", "method").numpy().shape
+        (2, 8, 8)
+        """
+        array: npt.NDArray[Any] = self.maps.cpu().numpy()
+        return array
+
+    def boxes(self, threshold: float | Sequence[float] = 0.25) -> list[Any]:
+        """The boxes around what is hot, per sample: arrays (n, 4) of x0, y0, x1, y1, half-open, in pixels of the input.
+
+        A box surrounds connected positions of at least `threshold` times the map's greatest heat, the box of the
+        largest region first; a map that shows nothing has none. Several thresholds give a list of such arrays per
+        sample, one for each; several maps per sample a list with an entry for each map.
+
+        >>> weights = torch.zeros(1, 4, 4)
+        >>> weights[0, 1, 2] = 1
+        >>> [boxes.tolist() for boxes in Heatmap(weights, (4, 4), "layer", "method").boxes(0.5)]
+        [[[2, 1, 3, 2]]]
+        """
+        from .localization import components_of
+
+        if len(self.size) != 2 or "frame" in self.axes:
+            words = ", ".join(self.axes)
+            raise InputError(f"Boxes are drawn around pictures, but the axes of these maps are {words}: use maps.")
+        alone = isinstance(threshold, (int, float))
+        if isinstance(threshold, (bool, str)) or not (alone or hasattr(threshold, "__iter__")):
+            raise InputError(f"The threshold is {threshold!r}: give a number from 0 to 1, or a list of them.")
+        found = components_of(self.numpy(), [threshold] if alone else list(threshold)).by_size()  # type: ignore[arg-type, list-item]
+        per_map: list[Any] = found if alone else _in_groups(found, len(found) // (len(self) * self._several))
+        return _in_groups(per_map, self._several) if "map" in self.axes else per_map
 
     def __len__(self) -> int:
         return self.weights.shape[0]
+
+    def __getitem__(self, samples: int | slice | Sequence[int]) -> Heatmap:
+        """The heatmap of some samples, with all that is known of them; of one sample, a batch of one."""
+        chosen = chosen_samples(samples, len(self))
+        part = replace(
+            self,
+            weights=self.weights[chosen],
+            classes=None if self.classes is None else self.classes[chosen],
+            solution=self.solution[chosen],
+            crops=None if self.crops is None else tuple(self.crops[one] for one in chosen),
+        )
+        for name in ("maps", "signed"):  # what was computed for all of them is not computed again
+            if name in self.__dict__:
+                part.__dict__[name] = self.__dict__[name][chosen]
+        return part
+
+    def __iter__(self) -> Iterator[Heatmap]:
+        return (self[one] for one in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return same(self, other) if isinstance(other, Heatmap) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.weights.shape), self.size, self.layer, self.method, self.axes, self.call, self.input))
+
+    def __repr__(self) -> str:
+        size = "×".join(map(str, self.size))
+        samples = f"{len(self)} sample{'s' * (len(self) != 1)}"
+        several = f", {self._several} map{'s' * (self._several != 1)} each" if "map" in self.axes else ""
+        call = "" if self.call is None else f" (call {self.call})"
+        outcomes = [str(one) for sample in range(len(self)) for one in self.solution.outcomes(sample)]
+        counted = {word: outcomes.count(word) for word in dict.fromkeys(outcomes)}
+        ended = ", ".join(word if len(counted) == 1 else f"{count} {word}" for word, count in counted.items())
+        return f"Heatmap({samples} of {size}{several}, layer {self.layer!r}{call}, {self.method}, {ended})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: no maps that can be computed again, and of a part of a batch that part alone."""
+        return alone({name: value for name, value in self.__dict__.items() if name not in ("maps", "signed")})
+
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows: the maps of all samples, as `save` draws them without photographs."""
+        if len(self.size) != 2 or "frame" in self.axes:
+            return None  # the line of words will do
+        shown = self[:MOST_SHOWN]
+        file = io.BytesIO()
+        shown._drawn(None, None, None, signed=False).save(file, "PNG")
+        return file.getvalue()
 
     def on_photograph(self, index: int, *, which: int | None = None, signed: bool = False) -> Tensor:
         """One sample's map at the size of its photograph, 0 where the network did not look: (height, width).
@@ -95,58 +198,86 @@ class Heatmap:
         """Lay one sample's map over its picture; `which` picks one of several maps, `style` goes to the renderer."""
         from .rendering.overlay import overlay
 
-        return overlay(image, self._one(index, which, signed=signed).cpu().numpy(), signed=signed, **style)
+        heat = self._one(index, which, signed=signed).cpu().numpy()
+        return overlay(image, heat, signed=signed, **_checked_style(style, overlay))
 
     def save(
         self,
         path: str | Path,
-        image: Image | None = None,
-        index: int = 0,
+        image: Image | Sequence[Image] | None = None,
+        index: int | None = None,
         *,
         which: int | None = None,
         signed: bool = False,
         **style: Any,
     ) -> Path:
-        """Write one sample's map: .npy holds the numbers of the whole batch, anything else is a picture.
+        """Write all maps into one file: .npy holds their numbers, anything else is a picture.
 
-        Of several maps a picture shows all, side by side, unless `which` picks one.
+        `image` is the photograph that they lie on, or a list of one per sample; without it the maps are drawn alone.
+        Several samples are drawn below one another, several maps of a sample side by side; `index` picks one sample,
+        `which` one map. What else is given goes to `l2caf.rendering.overlay.overlay`.
         """
         import numpy
 
         from .files import write_whole
         from .images import save_picture
 
-        path = Path(path)
+        path = _checked_path(path)
         if path.suffix == ".npy":
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
-        if image is None:
-            raise InputError("A picture of a map needs the image that it lies on: give save(path, image).")
-        if which is None and self._several > 1:
-            return save_picture(self._side_by_side(image, index, signed=signed, **style), path)
-        return save_picture(self.overlay(image, index, which=which, signed=signed, **style), path)
+        return save_picture(self._drawn(image, index, which, signed=signed, **style), path)
 
     @property
     def _several(self) -> int:
         """How many maps each sample has."""
         return self.weights.shape[1] if "map" in self.axes else 1
 
-    def _side_by_side(self, image: Image, index: int, **style: Any) -> Image:
+    def _drawn(self, image: Any, index: int | None, which: int | None, **style: Any) -> Image:
+        """All maps, or those that are asked for, as one picture."""
+        samples = range(len(self)) if index is None else [index]
+        maps = range(self._several) if which is None else [which]
+        images = _one_each(image, samples)
+        rows = [
+            [self._picture(under, sample, number, **style) for number in maps]
+            for sample, under in zip(samples, images, strict=True)
+        ]
+        if len(rows) == 1 and len(rows[0]) == 1:
+            return rows[0][0]
         from .rendering.grid import grid
 
-        pictures = [self.overlay(image, index, which=number, **style) for number in range(self._several)]
-        names = range(self._several) if self.classes is None else self.classes[index].tolist()
-        word = "map" if self.classes is None else "class"
-        return grid([pictures], titles=[[f"{word} {name}" for name in names]], cell_height=pictures[0].height)
+        titles = [[self._title(sample, number) for number in maps] for sample in samples]
+        return grid(
+            rows,
+            titles=titles if any(map(any, titles)) else None,
+            row_labels=[f"sample {sample}" for sample in samples] if len(rows) > 1 else None,
+            cell_height=min(rows[0][0].height, HIGHEST) if len(rows) > 1 else rows[0][0].height,
+        )
+
+    def _picture(self, image: Image | None, index: int, which: int, *, signed: bool, **style: Any) -> Image:
+        chosen = None if "map" not in self.axes and which == 0 else which
+        if image is not None:
+            return self.overlay(image, index, which=chosen, signed=signed, **style)
+        from .rendering.overlay import colorize
+
+        heat = self._one(index, chosen, signed=signed).cpu().numpy()
+        return colorize(heat, signed=signed, **_checked_style(style, colorize))
+
+    def _title(self, index: int, which: int) -> str:
+        """What one of several maps is called: by its class, or by its place."""
+        if self.classes is not None:
+            return f"class {int(self.classes[index].reshape(-1)[which])}"
+        return f"map {which}" if "map" in self.axes else ""
 
     def _one(self, index: int, which: int | None, *, signed: bool) -> Tensor:
         count = self._several
-        if not -len(self) <= index < len(self):
-            raise InputError(f"There are {len(self)} maps, so index must be below that, not {index}.")
+        (index,) = chosen_samples([index], len(self))
         if which is None and count > 1:
             raise InputError(f"There are {count} maps per sample: choose one with which=0 to which={count - 1}.")
-        chosen = which or 0
+        chosen = 0 if which is None else which
+        if isinstance(chosen, bool) or not isinstance(chosen, int):
+            raise InputError(f"which is {which!r}: give the place of a map, from 0 to {count - 1}.")
         if not -count <= chosen < count:
             words = "is 1 map" if count == 1 else f"are {count} maps"
             raise InputError(f"There {words} per sample, so which must be below that, not {which}.")
@@ -172,6 +303,44 @@ class Heatmap:
         axes = tuple(range(-len(self.size) - ("frame" in self.axes), 0))
         largest = torch.maximum(maps.amax(dim=axes, keepdim=True), -maps.amin(dim=axes, keepdim=True))
         return maps.div_(largest.clamp_min_(torch.finfo(maps.dtype).tiny))
+
+
+MOST_SHOWN = 8  # samples that a notebook shows of a larger batch
+HIGHEST = 360  # pixels of a sample's picture among others
+
+
+def _in_groups(listed: list[Any], size: int) -> list[Any]:
+    return [listed[start : start + size] for start in range(0, len(listed), size)]
+
+
+def _checked_path(path: Any) -> Path:
+    if isinstance(path, (str, Path)):
+        return Path(path)
+    raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")
+
+
+def _one_each(image: Any, samples: Sequence[int]) -> list[Any]:
+    """The picture of each sample: none at all, the one of the only sample, or one each."""
+    if image is None:
+        return [None] * len(samples)
+    listed = list(image) if isinstance(image, (list, tuple)) else [image]
+    if len(listed) == len(samples):
+        return listed
+    given = "1 photograph" if len(listed) == 1 else f"{len(listed)} photographs"
+    raise InputError(
+        f"There are {len(samples)} samples and {given}: give a list of one per sample, or choose a sample with index=."
+    )
+
+
+def _checked_style(style: dict[str, Any], draws: Any) -> dict[str, Any]:
+    """Refuse a setting of drawings that there is not, with what there is."""
+    known = [name for name, one in inspect.signature(draws).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    for name in style:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"take {', '.join(known)}."
+            raise InputError(f"A drawing has no setting {name!r}: {hint}", field=name)
+    return style
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 from torch import Tensor, nn
 
@@ -15,7 +15,7 @@ from ..recorder import record
 from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Inputs, Select
 from ..recording.layout import Layout
-from ..solution import Solution
+from ..solution import Outcome, Solution
 
 Where = str | nn.Module | None
 
@@ -50,7 +50,7 @@ class Method(abc.ABC):
         *,
         layer: Where = None,
         call: int | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap: ...
@@ -63,7 +63,7 @@ class Method(abc.ABC):
         *,
         layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
         call: int | Sequence[int] | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap | tuple[Heatmap, ...]: ...
@@ -75,17 +75,17 @@ class Method(abc.ABC):
         *,
         layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
         call: int | Sequence[int] | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap | tuple[Heatmap, ...]:
-        """Explain a batch; `layer` defaults to the last one with a map, `select` picks the output to explain.
+        """Explain a batch; `layer` defaults to the last one with a map, `output` picks what to explain.
 
         `of` says which input a map is to belong to, where there are several; `layout` how the layer is laid out.
         Several layers, or several calls of one, give a heatmap each, from one run of the network.
         """
         with borrowed(unwrap(network)):
-            recording = record(network, inputs, layer=layer, call=call, select=select, of=of, layout=layout)
+            recording = record(network, inputs, layer=layer, call=call, output=output, of=of, layout=layout)
             found = tuple(self.on(head) for head in recording.heads)
         return found if recording.several else found[0]
 
@@ -93,8 +93,9 @@ class Method(abc.ABC):
         """Explain the batch that this head was made for."""
         maps = self.formula(head)
         layer = head.layer
+        weights = _nothing_where(~head.finite, maps.weights)
         return Heatmap(
-            weights=_nothing_where(~head.finite, maps.weights),
+            weights=weights,
             size=head.size,
             layer=layer.name,
             method=self.name,
@@ -104,8 +105,23 @@ class Method(abc.ABC):
             crops=head.crops,
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,
-            solution=maps.solution,
+            solution=maps.solution or self._said(head, weights, several=maps.several),
         )
+
+    def _said(self, head: Head, weights: Tensor, *, several: bool) -> Solution:
+        """What is to be said of a formula's maps: of samples that are not finite, that nothing moves, or that a layer
+        whose positions are not verified shows."""
+        empty = ~weights.flatten(2 if several else 1).any(dim=-1)
+        usual = Outcome.FORMULA if head.layer.verdict == "confirmed" else Outcome.UNDECIDED
+
+        def outcome(finite: bool, nothing: bool) -> Outcome:
+            return Outcome.NON_FINITE if not finite else Outcome.UNMOVED if nothing else usual
+
+        said: Any = [
+            [outcome(finite, one) for one in nothing] if several else outcome(finite, nothing)
+            for finite, nothing in zip(head.finite.tolist(), empty.tolist(), strict=True)
+        ]
+        return Solution.of_formula(self.name, weights, said)
 
     @abc.abstractmethod
     def formula(self, head: Head) -> Maps:

@@ -151,18 +151,18 @@ class Model:
         inputs: Tensor | Input | Sequence[Input | Tensor] | Sequence[Prepared],
         *,
         layer: str | None = None,
-        select: Select = None,
+        output: Select = None,
     ) -> Recording:
         """Run the network once on a batch; any number of methods can then be put to it.
 
         inputs  arrays or tensors, or photographs as `prepare` gives them: then a heatmap knows where it lies on them
         layer   where the filter sits; None for the last layer with a map
-        select  which part of the network's answer is explained
+        output  which part of the network's answer is explained
         """
         crops = tuple(one.crop for one in inputs if isinstance(one, Prepared) and one.crop is not None)
         batch = self.batch([one.input if isinstance(one, Prepared) else one for one in inputs])
         try:
-            recording = record(self.network, batch, layer=layer, select=select)
+            recording = record(self.network, batch, layer=layer, output=output)
         except LayerError as error:
             error.field = error.field or (None if layer is None else "layer")
             raise

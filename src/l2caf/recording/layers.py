@@ -49,7 +49,7 @@ class Layer:
 
 
 def usable_layers(
-    network: nn.Module, inputs: Inputs, *, select: Select = None, of: str | int | None = None
+    network: nn.Module, inputs: Inputs, *, output: Select = None, of: str | int | None = None
 ) -> list[Layer]:
     """List the layers whose output holds a map of an input, in the order in which they finish.
 
@@ -60,7 +60,7 @@ def usable_layers(
         arguments = Arguments.of(inputs, explained=of)
         found: list[Layer] = []
         for name in _inputs(arguments):
-            finder = _Finder(plain, arguments.about(name), select)
+            finder = _Finder(plain, arguments.about(name), output)
             found = finder.all()
             if found:
                 break

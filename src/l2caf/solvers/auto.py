@@ -10,7 +10,7 @@ from torch import Tensor
 from ..problem import Problem
 from .exact import Exact
 from .riemannian import Riemannian
-from .solver import Found, Solver
+from .solver import Found, Solver, each_map
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Auto(Solver):
     def search(self, problem: Problem) -> Found:
         kinds = {(loss.direction is None, loss.target is None) for loss in problem.approximated.losses}
         if len(kinds) > 1:  # each map by the solver that fits its own loss
-            return Found.stacked([self.search(problem.one(number)) for number in range(problem.maps)])
+            return each_map(problem, self.search)
         solver, why = self.choose(problem)
         if not isinstance(solver, Exact):
             found = solver.search(problem)

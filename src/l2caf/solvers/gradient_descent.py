@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..problem import Problem, Way
 from ..solution import Outcome
 from .slope import contradicted, said, with_slope
-from .solver import Found, Solver
+from .solver import Found, Solver, each_map
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class GradientDescent(Solver):
                 raise InputError(f"A descent of {name}={getattr(self, name)} goes nowhere: give at least {least}.")
 
     def search(self, problem: Problem) -> Found:
-        return Found.stacked([self._search_one(problem.one(number)) for number in range(problem.maps)])
+        return each_map(problem, self._search_one)
 
     def _search_one(self, problem: Problem) -> Found:
         generator = torch.Generator().manual_seed(self.seed)

@@ -11,7 +11,7 @@ from ..problem import Problem
 from ..solution import Outcome
 from .descent import Descent
 from .slope import contradicted, said
-from .solver import Found, Solver
+from .solver import Found, Solver, each_map
 from .sphere import by_eigenvalues
 from .stencil import MOST_POSITIONS, Stencil
 from .walkers import ROUNDS, Walkers, far_apart
@@ -45,7 +45,7 @@ class Riemannian(Solver):
     exploring: int = 1280
 
     def search(self, problem: Problem) -> Found:
-        return Found.stacked([self._search_one(problem.one(number)) for number in range(problem.maps)])
+        return each_map(problem, self._search_one)
 
     def _search_one(self, problem: Problem) -> Found:
         state = Descent(problem, lambda weights: problem.value(weights.float().unsqueeze(0))[0], self.memory)

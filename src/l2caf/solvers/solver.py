@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..deadline import OutOfTime, no_limit
 from ..errors import InputError
 from ..problem import Problem
 from ..solution import Outcome, Solution
@@ -70,7 +72,12 @@ class Solver(abc.ABC):
             raise InputError(
                 f"The objective gives {problem.maps} losses for one map per sample: give one, or say several=True."
             )
-        found = judged(self.search(problem), problem)
+        found = in_time(self.search, problem)
+        if problem.best_met is None:
+            found = judged(found, problem)
+        else:
+            with no_limit():
+                found = judged(found, problem)
 
         def laid_out(values: Tensor) -> Tensor:
             return values.transpose(0, 1) if several else values[0]
@@ -92,6 +99,29 @@ class Solver(abc.ABC):
             path=along(path),
             losses=along(found.losses),
         )
+
+
+def each_map(problem: Problem, search: Callable[[Problem], Found]) -> Found:
+    """Search for every map by itself."""
+    return Found.stacked([in_time(search, problem.one(number)) for number in range(problem.maps)])
+
+
+def in_time(search: Callable[[Problem], Found], problem: Problem) -> Found:
+    """Search; where the time is over before the end, the best filters that were met until then."""
+    try:
+        return search(problem)
+    except OutOfTime:
+        met = problem.best_met
+        assert met is not None
+    with no_limit(), torch.no_grad():
+        never = ~met.losses.isfinite()
+        if bool(never.any()):  # the uniform filter, then, and its loss
+            start = problem.filter.start(problem.batch, problem.grid).to(problem.device)
+            uniform = problem.filter.weights(start, problem.grid).float().expand(problem.maps, -1, -1)
+            problem.value(uniform)
+            met.weights[never] = uniform[never]
+    outcome = [[Outcome.TIME_LIMIT] * problem.batch for _ in range(problem.maps)]
+    return Found(met.weights, met.losses, met.tried, met.tried, outcome, reason="the time ran out")
 
 
 ASKED = "asked for"  # the reason for a solver that was not chosen but named

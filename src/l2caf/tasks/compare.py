@@ -157,7 +157,7 @@ def compare(
     ready = model.prepare(image)
     keys = (METHODS.for_embeddings() if model.embedding else METHODS).default_in("compare")
     answers = []
-    with model.run([ready], layer=layer, select=select) as recording:
+    with model.run([ready], layer=layer, output=select) as recording:
         head, output = recording.head, recording.output
         prediction = model.predictions(output)[0]
         for done, key in enumerate(keys, start=1):
@@ -177,7 +177,7 @@ def _asked(title: str, method: Method, head: Head) -> Answer:
         return Answer(title, refusal=str(error))
     shown, signed = (maps[0].cpu().float().numpy() for maps in (heatmap.maps, heatmap.signed))
     solution = heatmap.solution
-    if solution is None:
+    if solution.is_formula:
         return Answer(title, shown, signed)
     return Answer(title, shown, signed, outcome=solution.outcomes(0)[0], solver=solution.solver)
 

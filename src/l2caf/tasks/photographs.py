@@ -158,11 +158,12 @@ class _Asked:
 
     def explained(self, batch: list[_Ready]) -> list[Explained]:
         inputs = [ready.input for ready in batch]
-        with self.model.run(inputs, layer=self.layer, select=self.select) as recording:
+        with self.model.run(inputs, layer=self.layer, output=self.select) as recording:
             heatmap = self.method.on(recording.head)
             output = recording.output
         predictions = self.model.predictions(output)
-        own = [heatmap.solution and heatmap.solution.of_sample(index) for index in range(len(batch))]
+        solved = None if heatmap.solution.is_formula else heatmap.solution
+        own = [solved and solved.of_sample(index) for index in range(len(batch))]
         return [
             Explained(
                 view=ready.view,
@@ -185,7 +186,7 @@ def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, *, sign
     about: list[Prediction | None] = [None] * len(heats)
     if heatmap.classes is not None:
         about = [model.prediction_of(output, index, chosen) for chosen in heatmap.classes[index].tolist()]
-    if heatmap.solution is None:
+    if heatmap.solution.is_formula:
         return tuple(Map(heat, who, box=box_of(heat)) for heat, who in zip(heats, about, strict=True))
     solution = heatmap.solution
     outcomes = solution.outcome[index]
