@@ -6,6 +6,7 @@ python examples/readme_picture.py docs/pictures/prediction.png
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,26 +14,25 @@ from PIL import Image, ImageDraw
 from skimage import data
 
 import l2caf
-from l2caf.images import save_picture
+from l2caf.images import open_image, save_picture
 from l2caf.rendering.grid import grid
 from l2caf.rendering.marks import font
 from l2caf.rendering.overlay import overlay
 
 HEIGHT = 240
+FILES = ("coffee.png", "motorcycle_left.png", "camera.png", "chelsea.png")  # of scikit-image
 
 
-def draw() -> Image.Image:
+def draw(files: Sequence[str] = FILES) -> Image.Image:
+    """A photograph in each column, and below it the map of its prediction."""
     model = l2caf.load("efficientnet_lite0").whole()
-    photographs = [Image.fromarray(made()) for made in (data.coffee, data.camera, data.chelsea)]
-    photographs.insert(1, Image.open(Path(data.__file__).parent / "motorcycle_left.png"))
-    prepared = [model.prepare(photograph) for photograph in photographs]
+    prepared = [model.prepare(open_image(Path(data.__file__).parent / file)) for file in files]
     titles, maps = [], []
     for one in prepared:
         with model.run([one]) as recording:
             titles.append(str(model.predictions(recording.output)[0]))
             maps.append(l2caf.AttentionFilter(l2caf.Prediction()).on(recording.head).overlay(one.view))
-    sheet = grid([[one.view for one in prepared], maps], column_titles=titles, cell_height=HEIGHT)
-    return with_scale(sheet)
+    return grid([[one.view for one in prepared], maps], column_titles=titles, cell_height=HEIGHT)
 
 
 def with_scale(sheet: Image.Image) -> Image.Image:
@@ -49,4 +49,4 @@ def with_scale(sheet: Image.Image) -> Image.Image:
 
 
 if __name__ == "__main__":
-    save_picture(draw(), sys.argv[1])
+    save_picture(with_scale(draw()), sys.argv[1])
