@@ -47,7 +47,7 @@ class Components:
         return chosen
 
     def split(self) -> list[Ints]:
-        """Give the boxes of each mask apart: one array (n, 4) a mask, as counted through `shape`."""
+        """Give the boxes of each mask apart: one array (n, 4) per mask, as counted through `shape`."""
         count = int(np.prod(self.shape))
         return np.split(self.boxes, np.searchsorted(self.masks, np.arange(1, count)))[:count]
 

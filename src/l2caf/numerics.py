@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 # A head that moves, from the untouched filter to the uniform one, by less than this share of how far (squared) it moves
-# to a random one does not feel scale: a norm's own small constant alone leaves that much.
+# to a random one is scale-invariant: a norm's own small constant alone leaves that much.
 FEELS_SCALE = 1e-3
 # Two computations of one output agree to 1e-5 of its largest number: single precision after some hundred operations.
 AGREE = 1e-5

@@ -32,7 +32,7 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether a difference is told apart from none."""
+        """Whether a difference is significant: its interval does not contain 0."""
         return self.low > 0 or self.high < 0
 
     def in_percent(self) -> Interval:

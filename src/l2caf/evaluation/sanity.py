@@ -247,7 +247,7 @@ def _predicted(head: Head) -> list[int]:
 
 
 def _is_oblivious(method: Method) -> bool:
-    """Whether it asks what keeps the output: only such a question needs a head that feels scale."""
+    """Whether it asks what keeps the output: only such a question needs a head that depends on scale."""
     return isinstance(method, AttentionFilter) and as_objective(method.objective).needs_scale
 
 

@@ -163,7 +163,7 @@ def _candidates(network: nn.Module, image: Tensor) -> tuple[dict[str, Callable[[
     for name, run in (("gradcam", candidates["gradcam"]), ("vanilla", vanilla[f"vanilla {SHORT}"])):
         try:
             run()
-        except MethodError as error:  # for one, a head that does not feel scale has no vanilla form
+        except MethodError as error:  # for one, a scale-invariant head has no vanilla form
             refused[name] = str(error)
             candidates.pop(name, None)
     if "vanilla" not in refused:

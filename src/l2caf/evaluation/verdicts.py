@@ -146,7 +146,9 @@ class MethodSanity:
             return f"The logits layer alone is enough for that (kept: {_share(logits.kept)})."
         text = f"With only the logits layer random it keeps {_share(logits.kept)}."
         if self.is_oblivious and self.endpoint != "output":
-            text += f" It keeps what comes out of {self.endpoint}, before the logits layer, so it cannot feel that."
+            text += (
+                f" It keeps what comes out of {self.endpoint}, before the logits layer, so it does not depend on that."
+            )
         elif self.is_oblivious and self.head_is_affine:
             text += (
                 " That is how a class-oblivious map is made: it keeps distances between outputs, a random"

@@ -1,8 +1,8 @@
-"""Where a question is put: the output, or the last value before it that still feels scale.
+"""Where a question is put: the output, or the last value before it that still depends on scale.
 
-A head that does not feel scale (it normalises) gives the untouched output already at the uniform filter, and to keep
-the output is then no question: its loss is zero at a flat map. It is kept at the last value that still feels scale and
-that the output depends on: what a module returns, what a module is given (a mean by a function), or the map's own mean,
+A scale-invariant head (it normalises) gives the untouched output already at the uniform filter, and to keep the output
+is then no question: its loss is zero at a flat map. It is kept at the last value that still depends on scale and that
+the output depends on: what a module returns, what a module is given (a mean by a function), or the map's own mean,
 where the output is shown to depend on nothing else.
 """
 
@@ -33,7 +33,7 @@ class Endpoint(NamedTuple):
 
 @torch.no_grad()
 def find_endpoints(head: RecordedHead, at: str | None, *, needs_scale: bool) -> list[tuple[Endpoint, Tensor]]:
-    """Find the endpoint of a question that names one, or that needs one which feels scale: each with its samples."""
+    """Find the endpoint of a question that names one, or needs one that depends on scale: each with its samples."""
     everything = torch.ones(head.batch, dtype=torch.bool, device=head.features.device)
     if at is not None:
         return [(Endpoint(head.replay.later_call(at)), everything)]
@@ -41,7 +41,7 @@ def find_endpoints(head: RecordedHead, at: str | None, *, needs_scale: bool) -> 
         return [(Endpoint(), everything)]
     even = torch.full((head.batch, head.positions), head.positions**-0.5, device=head.features.device)
     at_even = head.replay.observe(even)
-    # Where nothing moves the output, what other values feel does not matter to it.
+    # Where nothing moves the output, what other values depend on does not matter to it.
     waiting = head.deciding & ~_feels_scale(head, OUTPUT, at_even[OUTPUT])
     if bool(waiting.any()):
         # A head that saturates moves little at small filters, but no less at the uniform one than at another.

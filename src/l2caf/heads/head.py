@@ -108,7 +108,7 @@ class Head(abc.ABC):
 
     @abc.abstractmethod
     def endpoint(self, at: str | None, *, needs_scale: bool) -> Endpoint:
-        """Where a question is put: at a named module, at the output, or before it where it does not feel scale."""
+        """Where a question is put: at a named module, at the output, or before it where it is scale-invariant."""
 
     @abc.abstractmethod
     def name_of(self, at: Call) -> str:

@@ -40,7 +40,7 @@ class Loss(abc.ABC):
     A solver looks at its form only: `direction` where it is linear, `target` where it is a sum of squares (in `metric`,
     where there is one), or neither; then `approximation` may be a sum of squares that stands for it in closed form.
     It is made small: a positive weight marks what lowers it, a negative one what raises it. `signed` tells whether the
-    two are to be told apart in the picture.
+    two are to be distinguished in the picture.
     """
 
     direction: Tensor | None = None
@@ -142,7 +142,7 @@ class Objective(abc.ABC):
     """What is minimised over the filters: pure data, and a function of the output; it knows no network.
 
     `at` names a module after the layer whose output is asked about in place of the network's own. With `needs_scale`
-    the question says nothing of a head that does not feel scale (it normalises), so it is put at the last value that
+    the question says nothing of a head that is scale-invariant (it normalises), so it is put at the last value that
     does, unless it is `only_of_output`: then such a head has nothing to tell.
 
     >>> class First(Objective):

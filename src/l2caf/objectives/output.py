@@ -34,7 +34,7 @@ class ClassOblivious(Objective):
 class Similarity(Objective):
     """min -FT(f) . to: which positions make this embedding similar to a given one.
 
-    `to` is (m,) or (B, m). With `cosine=True` the cosine of the two is raised instead, which does not feel the
+    `to` is (m,) or (B, m). With `cosine=True` the cosine of the two is raised instead, which does not depend on the
     embedding's length and has no closed form.
 
     >>> loss = Similarity(torch.tensor([1.0, 0.0])).losses(torch.zeros(1, 2)).losses[0]

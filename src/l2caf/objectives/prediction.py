@@ -7,7 +7,7 @@ the prediction,
     KL(p, p_f) = 1/2 (z - z_f)^T M (z - z_f),    M = (diag(p) - p p^T) / T^2,
 
 so that an affine head has a closed form (`solvers/exact.py`): the sphere's least squares with S J in place of J, for
-any S with S^T S = M / 2. Scores are heard by how much they compete: of a thousand, softmax hears a few.
+any S with S^T S = M / 2. Scores count by how much they compete: of a thousand, a few matter to softmax.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Prediction(Objective):
     """min KL(p, p_f), p = softmax(NT / T), p_f = softmax(FT(f) / T): which positions keep what the network says.
 
     Where the head is affine, the divergence to second order, in closed form; elsewhere descent on the divergence
-    itself. A higher `temperature` hears more of the classes that compete; at 1, a confident network hears the best
-    class and the runner-up alone. Rows of non-negative numbers that sum to 1 are probabilities already.
+    itself. A higher `temperature` weighs more of the classes that compete; at 1, of a confident network, only the
+    best class and the runner-up count. Rows of non-negative numbers that sum to 1 are probabilities already.
 
     With `kind="sigmoid"` every score is a yes or no of its own, and the metric is diag(p (1 - p)); rows of two or more
     numbers from 0 to 1 are probabilities already. One score is such an answer under either kind.
@@ -121,7 +121,7 @@ def _logits(scores: Tensor, are_probabilities: Tensor) -> Tensor:
 def _softmax_metric(logits: Tensor, temperature: float) -> Metric:
     """||S v||^2 = v^T (diag(p) - p p^T) v / (2 T^2), from the other classes' point of view.
 
-    Softmax hears differences alone, so scores are taken relative to the best class's: w = v - v_best. With q the
+    Softmax depends on differences alone, so scores are taken relative to the best class's: w = v - v_best. With q the
     probability of all other classes and r = p / q their shares of it, the form is q (sum r w^2 - q (sum r w)^2), which
     is the squared length of S v = sqrt(q r) (w - c sum(r w)) / (sqrt(2) T), where 1 - c is the root of the best class's
     probability: nothing cancels, however small q is, while p of the best class and 1 soon round to the same number.

@@ -208,7 +208,7 @@ def import_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ExtraError("Retrieval needs faiss: pip install 'l2caf[train]'.") from error
+        raise ExtraError("Retrieval needs faiss: pip install faiss-cpu.") from error
     return faiss
 
 

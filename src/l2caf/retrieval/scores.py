@@ -106,5 +106,5 @@ def _sklearn() -> Any:
     try:
         import sklearn.cluster
     except ImportError as error:
-        raise ExtraError("NMI needs scikit-learn: pip install 'l2caf[train]'.") from error
+        raise ExtraError("NMI needs scikit-learn: pip install scikit-learn.") from error
     return sklearn

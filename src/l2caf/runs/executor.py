@@ -88,7 +88,7 @@ def run(
     executor: Executor | None = None,
     progress: Progress = silent,
 ) -> RowFile:
-    """Do every sample and leave the rows in `out`; a run that was cut off or cancelled goes on where it was.
+    """Do every sample and leave the rows in `out`; a run that was stopped is resumed.
 
     Another run in that folder is refused, whether it is over or still going on.
     """

@@ -94,7 +94,7 @@ class Evaluation:
 def evaluate(
     request: EvaluationRequest, *, executor: Executor | None = None, progress: Progress = silent
 ) -> Evaluation:
-    """Measure, sum up and report. The same request goes on where a run was cut off or cancelled."""
+    """Measure, sum up and report. The same request again resumes a run that was stopped."""
     protocol = PROTOCOLS[request.protocol].load()
     with alone_in(request.out):  # before a network is loaded
         if (request.out / ABOUT).exists() and not (request.out / ROWS).exists():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayersRequest:
-    """A network by its name, and which part of its answer has to feel a filter: a key or an index."""
+    """A network by its name, and which part of its answer has to depend on the filter: a key or an index."""
 
     network: str
     select: str | int | None = None

@@ -22,7 +22,7 @@ def start(device: str = "auto", precision: str | None = None) -> Any:
     try:
         from lightning_fabric import Fabric
     except ImportError as error:
-        raise ExtraError("Training needs lightning-fabric: pip install 'l2caf[train]'.") from error
+        raise ExtraError("Training needs lightning-fabric: pip install lightning-fabric.") from error
     kind, _, number = device.partition(":")
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))

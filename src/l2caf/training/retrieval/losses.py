@@ -104,5 +104,5 @@ def metric_learning() -> Any:
         import pytorch_metric_learning.miners
         import pytorch_metric_learning.regularizers
     except ImportError as error:
-        raise ExtraError("Training needs pytorch-metric-learning: pip install 'l2caf[train]'.") from error
+        raise ExtraError("Training needs pytorch-metric-learning: pip install pytorch-metric-learning.") from error
     return pytorch_metric_learning
