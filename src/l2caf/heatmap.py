@@ -15,7 +15,11 @@ from .preprocessing import Crop
 from .solution import Solution
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from PIL.Image import Image
+
+    from .rendering.drawn import Heat
 
 
 @dataclass(frozen=True)
@@ -78,67 +82,143 @@ class Heatmap:
         """
         if self.crops is None:
             raise InputError("Where the input lies on the photograph is not known: make the heatmap with crops.")
+        self._check_flat()
         one, crop = self._one(index, which, signed=signed), self.crops[index]
-        rows, columns = crop.rows, crop.columns
-        seen = one[rows.offset : rows.offset + rows.size, columns.offset : columns.offset + columns.size]
-        top, bottom = round(rows.start), round(rows.stop)
-        left, right = round(columns.start), round(columns.stop)
-        whole = one.new_zeros(crop.image_size)
-        whole[top:bottom, left:right] = torch.nn.functional.interpolate(
-            seen[None, None], (bottom - top, right - left), mode="bilinear", align_corners=False
-        )[0, 0]
-        return whole
+        laid = crop.lay(one.cpu().numpy(), input_size=(self.size[0], self.size[1]))
+        return torch.from_numpy(laid).to(one.device)
 
     def overlay(
-        self, image: Image, index: int = 0, *, which: int | None = None, signed: bool = False, **style: Any
-    ) -> Image:
-        """Lay one sample's map over its picture; `which` picks one of several maps, `style` goes to the renderer."""
-        from .rendering.overlay import overlay
-
-        return overlay(image, self._one(index, which, signed=signed).cpu().numpy(), signed=signed, **style)
-
-    def save(
         self,
-        path: str | Path,
-        image: Image | None = None,
+        image: Any = None,
         index: int = 0,
         *,
         which: int | None = None,
         signed: bool = False,
+        preprocess: Any = None,
+        **style: Any,
+    ) -> Image:
+        """Draw one sample's map on what the network was shown: its photograph, volume (d, h, w) or signal.
+
+        The photograph may be left out where the heatmap has it (`model.explain`). It is the whole one where `crops` or
+        `preprocess`, what prepared it, tell which part of it the network saw; else it is that part. What the
+        network did not see is drawn pale.
+
+        - `which` picks one of several maps; `signed` shows what speaks for and against in two colours.
+        - `alpha`: how much of the picture the heat hides, 0 to 1; `cmap`: a colour map of matplotlib.
+        - `contours`: outlines at these levels, True for 0.5; `box`: the box of the hottest region, True for a quarter
+          of the maximum; `boxes`: others, x0, y0, x1, y1 in pixels of the image.
+        - `width`: of the picture, in pixels.
+        - `slice`, `spacing`, for a volume: one plane, 12 or ("y", 40), where the rule is three planes through the
+          hottest place; how far apart its values are along z, y and x.
+
+        Between the cells of the layer's grid, drawings are bicubic, within the map's own extremes; `maps` is linear.
+        """
+        image = self._picture(image, index)
+        return self._heat(image, index, which, signed=signed, preprocess=preprocess).on(image, **style)
+
+    def plot(
+        self,
+        image: Any = None,
+        index: int = 0,
+        *,
+        ax: Any = None,
+        which: int | None = None,
+        signed: bool = False,
+        preprocess: Any = None,
+        **style: Any,
+    ) -> Any:
+        """Draw as `overlay` does on matplotlib's axes, in pixels of the image, and give the axes back.
+
+        Without `ax` a figure is made, which is `axes.figure`. `legend=True` adds the colours, `title` words above.
+        """
+        from .rendering.figures import figure
+        from .rendering.vector import plot
+
+        image = self._picture(image, index)
+        heat = self._heat(image, index, which, signed=signed, preprocess=preprocess)
+        return plot(heat, image, figure(4, 4).subplots() if ax is None else ax, **style)
+
+    def save(
+        self,
+        path: str | Path,
+        image: Any = None,
+        index: int = 0,
+        *,
+        which: int | None = None,
+        signed: bool = False,
+        preprocess: Any = None,
+        dpi: float | None = None,
         **style: Any,
     ) -> Path:
-        """Write one sample's map: .npy holds the numbers of the whole batch, anything else is a picture.
+        """Write one sample's map, drawn as `overlay` does; .npy holds the numbers of the whole batch instead.
 
-        Of several maps a picture shows all, side by side, unless `which` picks one.
+        Of several maps a picture shows all, side by side, unless `which` picks one. A .pdf or .svg is a figure with
+        lines and letters, its photograph at `dpi` pixels per inch; `legend=True` adds the colours to any picture, and
+        is the rule where there are two of them (`signed`) or several maps.
         """
         import numpy
 
         from .files import write_whole
         from .images import save_picture
+        from .rendering.vector import DPI, SUFFIXES, save_figure
 
         path = Path(path)
         if path.suffix == ".npy":
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
-        if image is None:
+        image = self._picture(image, index)
+        chosen = [which] if which is not None or self._several == 1 else [*range(self._several)]
+        style.setdefault("legend", signed or len(chosen) > 1)
+        heats = [self._heat(image, index, one, signed=signed, preprocess=preprocess) for one in chosen]
+        titles = [self._title(index, one) if len(chosen) > 1 and one is not None else "" for one in chosen]
+        if path.suffix.lower() in SUFFIXES:
+            return save_figure([*zip(titles, heats, strict=True)], image, path, dpi=dpi or DPI, **style)
+        return save_picture(_sheet(heats, titles, image, **style), path, dpi=dpi)
+
+    def _picture(self, image: Any, index: int) -> Any:
+        """What is drawn on: what the caller gave, or the photograph that the heatmap has."""
+        if image is not None:
+            return image
+        kept = self.crops[index].photograph if self.crops is not None and -len(self) <= index < len(self) else None
+        if kept is None:
             raise InputError("A picture of a map needs the image that it lies on: give save(path, image).")
-        if which is None and self._several > 1:
-            return save_picture(self._side_by_side(image, index, signed=signed, **style), path)
-        return save_picture(self.overlay(image, index, which=which, signed=signed, **style), path)
+        return kept
+
+    def _heat(self, image: Any, index: int, which: int | None, *, signed: bool, preprocess: Any = None) -> Heat:
+        """One map with all that is needed to draw it."""
+        from .images import as_photograph
+        from .preprocessing import crop_of
+        from .rendering.drawn import Heat
+
+        fine = self._one(index, which, signed=signed)
+        if preprocess is not None:
+            self._check_flat()
+            crop: Crop | None = crop_of(preprocess, as_photograph(image))
+        else:
+            crop = self.crops[index] if self.crops is not None else None
+        grid = self.grids(index, signed=signed)[which or 0]
+        return Heat(grid, fine.detach().cpu().numpy(), signed, crop)
+
+    def grids(self, index: int, *, signed: bool = False) -> npt.NDArray[np.float32]:
+        """One sample's maps on the layer's own grid, the largest magnitude of each 1: (maps, *grid)."""
+        weights = self.weights[index].detach().float()
+        shown = weights if signed else weights.clamp_min(0) if self.keeps_sign else weights.abs()
+        shown = shown if "map" in self.axes else shown.unsqueeze(0)
+        largest = shown.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
+        return (shown / largest.reshape(-1, *[1] * (shown.ndim - 1))).cpu().numpy()
+
+    def _check_flat(self) -> None:
+        if len(self.size) != 2 or "frame" in self.axes:
+            raise InputError(f"A map with the axes {', '.join(self.axes[1:])} lies on no photograph: leave this out.")
+
+    def _title(self, index: int, which: int) -> str:
+        return f"map {which}" if self.classes is None else f"class {int(self.classes[index, which])}"
 
     @property
     def _several(self) -> int:
         """How many maps each sample has."""
         return self.weights.shape[1] if "map" in self.axes else 1
-
-    def _side_by_side(self, image: Image, index: int, **style: Any) -> Image:
-        from .rendering.grid import grid
-
-        pictures = [self.overlay(image, index, which=number, **style) for number in range(self._several)]
-        names = range(self._several) if self.classes is None else self.classes[index].tolist()
-        word = "map" if self.classes is None else "class"
-        return grid([pictures], titles=[[f"{word} {name}" for name in names]], cell_height=pictures[0].height)
 
     def _one(self, index: int, which: int | None, *, signed: bool) -> Tensor:
         count = self._several
@@ -172,6 +252,21 @@ class Heatmap:
         axes = tuple(range(-len(self.size) - ("frame" in self.axes), 0))
         largest = torch.maximum(maps.amax(dim=axes, keepdim=True), -maps.amin(dim=axes, keepdim=True))
         return maps.div_(largest.clamp_min_(torch.finfo(maps.dtype).tiny))
+
+
+def _sheet(heats: list[Heat], titles: list[str], image: Any, *, legend: bool, **style: Any) -> Image:
+    """One map as it is, or several side by side; under them what the colours mean."""
+    from .rendering.grid import grid
+    from .rendering.legend import legend as colours
+    from .rendering.legend import with_legend
+
+    pictures = [heat.on(image, **style) for heat in heats]
+    signed, cmap = heats[0].signed, style.get("cmap")
+    if len(pictures) == 1:
+        return with_legend(pictures[0], signed=signed, cmap=cmap) if legend else pictures[0]
+    height = pictures[0].height
+    under = colours(signed=signed, cmap=cmap, size=max(11, height // 20)) if legend else None
+    return grid([pictures], titles=[titles], cell_height=height, legend=under)
 
 
 @lru_cache(maxsize=64)

@@ -213,7 +213,7 @@ class TestOthers:
         (lambda a, b: SanityRequest([a], b, stages=1), "stages"),
         (lambda a, b: SanityRequest([a], b, methods=["cum"]), "method"),
         (lambda a, b: TimeRequest([], b, rounds=0), "rounds"),
-        (lambda a, b: ExplainRequest([a], b, style=Style(colormap="viridas")), "colormap"),
+        (lambda a, b: ExplainRequest([a], b, style=Style(cmap="viridas")), "cmap"),
     ],
 )
 def test_a_bad_request_names_its_field_before_any_work(ask: Callable[[Path, Path], Any], field: str) -> None:

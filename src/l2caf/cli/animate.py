@@ -52,7 +52,7 @@ def command(
         out,
         NetworkChoice(network, weights, layer, part_named(select), whole, device, embedding),
         of_class,
-        Style(colormap=colormap, contours=contours),
+        Style(cmap=colormap, contours=contours),
         frames=frames,
         steps=steps,
         seed=seed,

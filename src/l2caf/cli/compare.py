@@ -49,7 +49,7 @@ def command(
         out,
         NetworkChoice(network, weights, layer, part_named(select), whole, device, embedding),
         of_class,
-        Style(colormap=colormap, contours=contours),
+        Style(cmap=colormap, contours=contours),
     )
     with terminal.bar(f"loading {network}") as progress:
         result = compare_methods(request, progress=progress)

@@ -105,7 +105,7 @@ def command(
             solver=solver,
             seed=seed,
         ),
-        Style(colormap=colormap, contours=contours, box=box, signed=signed),
+        Style(cmap=colormap, contours=contours, box=box, signed=signed),
         bare=bare,
         npy=npy,
         batch=batch,

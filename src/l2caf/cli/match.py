@@ -75,7 +75,7 @@ def command(
         NetworkChoice(network, weights, layer, device=device, embedding=embedding),
         top,
         _ranks(contrast),
-        Style(colormap=colormap, contours=contours, signed=signed),
+        Style(cmap=colormap, contours=contours, signed=signed),
     )
     with terminal.bar(f"loading {network}") as progress:
         result = match_pictures(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
