@@ -4,21 +4,47 @@
     heatmap = l2caf.explain(network, images)          # where did it look?
     heatmap.save("where.png", image)
 
-Names load what they need when they are first used, so that importing l2caf costs nothing.
+What is public: the names in `l2caf.__all__`, and by their own names and docstrings these packages, which load when they
+are first used, so that importing l2caf costs nothing:
+
+    networks, datasets                      what a name stands for; readers of labelled pictures
+    methods, objectives, filters, solvers   what is asked, and how it is solved; `methods.table.METHODS` has the keys
+    heatmap, solution, errors               what one gets, and what may go wrong
+    images, preprocessing, boxes, localization, rendering
+                                            photographs, boxes and drawings, without torch
+    retrieval, evaluation, training, runs, reports
+                                            vectors and matches, measurements, networks trained, work in blocks, pages
+    tasks                                   what each command does: typed request, function, typed result
+    deadline                                `time_limit`: how long a search may take
+
+Everything else (`recording`, `heads`, `recorder`, `problem`, `numerics`, `files`, `table`, `progress`, `cli`) is how
+these are made; it may change between any two versions, but for what `l2caf.__all__` names of it.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    # what one calls
     "explain": "explanation",
     "load": "networks.catalogue",
+    "read": "datasets",
     "record": "recorder",
+    "usable_layers": "recording.layers",
+    # what one gets
     "Heatmap": "heatmap",
+    "Solution": "solution",
+    "Outcome": "solution",
+    "Layout": "recording.layout",
+    "Recording": "recorder",
+    "Model": "networks.model",
+    "L2cafError": "errors",
+    # what one asks
     "ClassOblivious": "objectives.output",
     "ClassSpecific": "objectives.classes",
     "Prediction": "objectives.prediction",
@@ -35,20 +61,49 @@ _HOMES = {
     "CAM": "methods.cam",
     "GradCAM": "methods.grad_cam",
     "GradCAMAbs": "methods.grad_cam",
-    "Layout": "recording.layout",
-    "usable_layers": "recording.layers",
-    "L2cafError": "errors",
+    # what one derives from, and what that is made of
+    "Objective": "objectives.objective",
+    "Losses": "objectives.objective",
+    "Linear": "objectives.objective",
+    "LeastSquares": "objectives.objective",
+    "General": "objectives.objective",
+    "Filter": "filters",
+    "Solver": "solvers.solver",
+    "Found": "solvers.solver",
+    "Problem": "problem",
+    "Method": "methods.method",
+    "Maps": "methods.method",
+    "Head": "heads.head",
+    "Dataset": "datasets",
+    "Sample": "datasets",
+    "Source": "networks.source",
+    "Work": "runs.work",
+    "Executor": "runs.executor",
+    "Recipe": "training.recipe",
+    "Job": "training.job",
 }
-_PACKAGES = (
-    "networks",
+_ROOMS = (
+    "boxes",
+    "datasets",
+    "deadline",
     "errors",
-    "heatmap",
+    "evaluation",
     "filters",
-    "objectives",
-    "solvers",
-    "methods",
-    "rendering",
+    "heatmap",
     "images",
+    "localization",
+    "methods",
+    "networks",
+    "objectives",
+    "preprocessing",
+    "rendering",
+    "reports",
+    "retrieval",
+    "runs",
+    "solution",
+    "solvers",
+    "tasks",
+    "training",
 )
 
 __all__ = [
@@ -57,59 +112,120 @@ __all__ = [
     "Auto",
     "ClassOblivious",
     "ClassSpecific",
+    "Dataset",
     "Exact",
+    "Executor",
+    "Filter",
+    "Found",
     "Gaussian",
+    "General",
     "GradCAM",
     "GradCAMAbs",
     "GradientDescent",
+    "Head",
     "Heatmap",
+    "Job",
     "L2cafError",
     "Layout",
+    "LeastSquares",
+    "Linear",
+    "Losses",
+    "Maps",
+    "Method",
+    "Model",
+    "Objective",
+    "Outcome",
     "Prediction",
+    "Problem",
+    "Recipe",
+    "Recording",
     "Riemannian",
+    "Sample",
     "Similarity",
     "Softmax",
+    "Solution",
+    "Solver",
+    "Source",
     "UnitL1",
     "UnitL2",
+    "Work",
     "explain",
     "load",
+    "read",
     "record",
     "usable_layers",
 ]
 
 if TYPE_CHECKING:
+    from .datasets import Dataset as Dataset
+    from .datasets import Sample as Sample
+    from .datasets import read as read
     from .errors import L2cafError as L2cafError
     from .explanation import explain as explain
+    from .filters import Filter as Filter
     from .filters import Gaussian as Gaussian
     from .filters import Softmax as Softmax
     from .filters import UnitL1 as UnitL1
     from .filters import UnitL2 as UnitL2
+    from .heads.head import Head as Head
     from .heatmap import Heatmap as Heatmap
     from .methods.attention_filter import AttentionFilter as AttentionFilter
     from .methods.cam import CAM as CAM
     from .methods.grad_cam import GradCAM as GradCAM
     from .methods.grad_cam import GradCAMAbs as GradCAMAbs
+    from .methods.method import Maps as Maps
+    from .methods.method import Method as Method
     from .networks.catalogue import load as load
+    from .networks.model import Model as Model
+    from .networks.source import Source as Source
     from .objectives.classes import ClassSpecific as ClassSpecific
+    from .objectives.objective import General as General
+    from .objectives.objective import LeastSquares as LeastSquares
+    from .objectives.objective import Linear as Linear
+    from .objectives.objective import Losses as Losses
+    from .objectives.objective import Objective as Objective
     from .objectives.output import ClassOblivious as ClassOblivious
     from .objectives.output import Similarity as Similarity
     from .objectives.prediction import Prediction as Prediction
+    from .problem import Problem as Problem
+    from .recorder import Recording as Recording
     from .recorder import record as record
     from .recording.layers import usable_layers as usable_layers
     from .recording.layout import Layout as Layout
+    from .runs.executor import Executor as Executor
+    from .runs.work import Work as Work
+    from .solution import Outcome as Outcome
+    from .solution import Solution as Solution
     from .solvers.auto import Auto as Auto
     from .solvers.exact import Exact as Exact
     from .solvers.gradient_descent import GradientDescent as GradientDescent
     from .solvers.riemannian import Riemannian as Riemannian
+    from .solvers.solver import Found as Found
+    from .solvers.solver import Solver as Solver
+    from .training.job import Job as Job
+    from .training.recipe import Recipe as Recipe
+
+
+class _Torchvision:
+    """Finds torchvision in a way that works beside a torch of another build (`networks/imports.py` says why)."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torchvision":
+            return None
+        return importlib.import_module(".networks.imports", __name__).torchvision_spec(path)
+
+
+sys.meta_path.insert(0, _Torchvision)
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    if name in _PACKAGES:
+    if name in _ROOMS:
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_PACKAGES]
+    return [*__all__, *_ROOMS]

@@ -4,6 +4,7 @@ L2cafError
 ├── InputError              what was given cannot be explained
 │   ├── ImageError          a picture that cannot be read
 │   ├── ClassError          a class that the network does not have
+│   ├── SampleError         a sample that is not in the batch
 │   └── DatasetError        a dataset with something missing or broken in it
 ├── NetworkError            the network cannot be used as asked
 │   ├── LayerError          no such layer, or no spatial map in it
@@ -24,7 +25,15 @@ from __future__ import annotations
 
 
 class L2cafError(Exception):
-    """Base of everything that l2caf raises on purpose; `field` names the setting at fault, where it is one."""
+    """Base of everything that l2caf raises on purpose; `field` names the setting at fault, where it is one.
+
+    >>> import l2caf
+    >>> try:
+    ...     l2caf.load("resnet51")
+    ... except L2cafError as error:
+    ...     print(error.field, type(error).__name__)
+    network CatalogueError
+    """
 
     def __init__(self, *args: object, field: str | None = None) -> None:
         super().__init__(*args)
@@ -41,6 +50,10 @@ class ImageError(InputError):
 
 class ClassError(InputError):
     """A class that the network does not have."""
+
+
+class SampleError(InputError, IndexError):
+    """A sample that is not in the batch."""
 
 
 class DatasetError(InputError):

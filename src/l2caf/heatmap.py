@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .errors import InputError, MethodError
+from .errors import InputError
 from .preprocessing import Crop
-from .solution import Solution
+from .solution import Outcome, Solution, alone, chosen_samples, same
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from PIL.Image import Image
 
-    from .rendering.drawn import Heat
+    from .rendering.drawn import Cell, Heat
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Heatmap:
     """The maps of a batch and what made them.
 
@@ -33,7 +35,19 @@ class Heatmap:
     the positive part, else the magnitude; `signed` has both, between -1 and 1.
 
     `call` tells which call of the layer it was, where there are several; `input` which argument of the network the map
-    belongs to; `crops`, one per sample, where the input lies on the photograph, where that is known.
+    belongs to; `crops`, one per sample, where the input lies on the photograph, where that is known. `solution` tells
+    how the maps were found, and `outcome` how well.
+
+    It is a collection of its samples: `heatmap[1]` and `heatmap[:2]` are heatmaps of some of them (of one, a batch of
+    one), and `for one in heatmap` goes through them one by one. It can be compared, copied and pickled.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1))
+    >>> heatmap = l2caf.explain(network, torch.rand(2, 3, 32, 32))
+    >>> heatmap
+    Heatmap(2 samples of 32×32, layer '0', AttentionFilter, exact)
+    >>> heatmap[1].maps.shape, heatmap.numpy().dtype, heatmap[1] == heatmap[-1]
+    (torch.Size([1, 32, 32]), dtype('float32'), True)
     """
 
     weights: Tensor
@@ -42,7 +56,7 @@ class Heatmap:
     method: str
     keeps_sign: bool = False
     classes: Tensor | None = None
-    solution: Solution | None = None
+    solution: Solution = None  # type: ignore[assignment]  # of a heatmap made by hand, what a formula has
     axes: tuple[str, ...] = ()
     call: int | None = None
     input: str = "0"
@@ -53,6 +67,10 @@ class Heatmap:
             space = ("z", "y", "x")[-len(self.size) :]
             between = ("map",) if self.weights.ndim == len(self.size) + 2 else ()
             object.__setattr__(self, "axes", ("sample", *between, *space))
+        given: Solution | None = self.solution
+        if given is None:
+            said = [[Outcome.FORMULA] * self._several] * len(self) if "map" in self.axes else None
+            object.__setattr__(self, "solution", Solution.of_formula(self.method, self.weights, said))
 
     @cached_property
     def maps(self) -> Tensor:
@@ -67,13 +85,98 @@ class Heatmap:
 
     @property
     def solved(self) -> Solution:
-        """How the filters were found, for a method that solves a problem; CAM and its like have no solution."""
-        if self.solution is None:
-            raise MethodError(f"{self.method} is a formula, so there is no solution to look at: use AttentionFilter.")
+        """The same as `solution`."""
         return self.solution
+
+    @property
+    def outcome(self) -> list[Outcome] | list[list[Outcome]]:
+        """How the search for each sample's map ended; with several maps per sample, a list of lists."""
+        return self.solution.outcome
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The maps as an array, for whatever does not speak torch: (B, *size), between 0 and 1.
+
+        >>> Heatmap(torch.rand(2, 4, 4), (8, 8), "layer", "method").numpy().shape
+        (2, 8, 8)
+        """
+        array: npt.NDArray[Any] = self.maps.cpu().numpy()
+        return array
+
+    def boxes(self, threshold: float | Sequence[float] = 0.25) -> list[Any]:
+        """The boxes around what is hot, per sample: arrays (n, 4) of x0, y0, x1, y1, half-open, in pixels of the input.
+
+        A box surrounds connected positions of at least `threshold` times the map's greatest heat, the box of the
+        largest region first; a map that shows nothing has none. Several thresholds give a list of such arrays per
+        sample, one for each; several maps per sample a list with an entry for each map.
+
+        >>> weights = torch.zeros(1, 4, 4)
+        >>> weights[0, 1, 2] = 1
+        >>> [boxes.tolist() for boxes in Heatmap(weights, (4, 4), "layer", "method").boxes(0.5)]
+        [[[2, 1, 3, 2]]]
+        """
+        from .localization import components_of
+
+        if len(self.size) != 2 or "frame" in self.axes:
+            words = ", ".join(self.axes)
+            raise InputError(f"Boxes are drawn around pictures, but the axes of these maps are {words}: use maps.")
+        alone = isinstance(threshold, (int, float))
+        if isinstance(threshold, (bool, str)) or not (alone or hasattr(threshold, "__iter__")):
+            raise InputError(f"The threshold is {threshold!r}: give a number from 0 to 1, or a list of them.")
+        found = components_of(self.numpy(), [threshold] if alone else list(threshold)).by_size()  # type: ignore[arg-type, list-item]
+        per_map: list[Any] = found if alone else _in_groups(found, len(found) // (len(self) * self._several))
+        return _in_groups(per_map, self._several) if "map" in self.axes else per_map
 
     def __len__(self) -> int:
         return self.weights.shape[0]
+
+    def __getitem__(self, samples: int | slice | Sequence[int]) -> Heatmap:
+        """The heatmap of some samples, with all that is known of them; of one sample, a batch of one."""
+        chosen = chosen_samples(samples, len(self))
+        part = replace(
+            self,
+            weights=self.weights[chosen],
+            classes=None if self.classes is None else self.classes[chosen],
+            solution=self.solution[chosen],
+            crops=None if self.crops is None else tuple(self.crops[one] for one in chosen),
+        )
+        for name in ("maps", "signed"):  # what was computed for all of them is not computed again
+            if name in self.__dict__:
+                part.__dict__[name] = self.__dict__[name][chosen]
+        return part
+
+    def __iter__(self) -> Iterator[Heatmap]:
+        return (self[one] for one in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return same(self, other) if isinstance(other, Heatmap) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.weights.shape), self.size, self.layer, self.method, self.axes, self.call, self.input))
+
+    def __repr__(self) -> str:
+        size = "×".join(map(str, self.size))
+        samples = f"{len(self)} sample{'s' * (len(self) != 1)}"
+        several = f", {self._several} map{'s' * (self._several != 1)} each" if "map" in self.axes else ""
+        call = "" if self.call is None else f" (call {self.call})"
+        outcomes = [str(one) for sample in range(len(self)) for one in self.solution.outcomes(sample)]
+        counted = {word: outcomes.count(word) for word in dict.fromkeys(outcomes)}
+        ended = ", ".join(word if len(counted) == 1 else f"{count} {word}" for word, count in counted.items())
+        return f"Heatmap({samples} of {size}{several}, layer {self.layer!r}{call}, {self.method}, {ended})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: no maps that can be computed again, and of a part of a batch that part alone."""
+        return alone({name: value for name, value in self.__dict__.items() if name not in ("maps", "signed")})
+
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows: the maps of all samples, as `save` draws them."""
+        if len(self.size) != 2 or "frame" in self.axes:
+            return None  # the line of words will do
+        from .rendering.drawn import sheet_of
+
+        shown = self[:MOST_SHOWN]
+        file = io.BytesIO()
+        sheet_of(shown._cells(None, None, None, signed=False), legend=False).save(file, "PNG")
+        return file.getvalue()
 
     def on_photograph(self, index: int, *, which: int | None = None, signed: bool = False) -> Tensor:
         """One sample's map at the size of its photograph, 0 where the network did not look: (height, width).
@@ -142,47 +245,84 @@ class Heatmap:
         self,
         path: str | Path,
         image: Any = None,
-        index: int = 0,
+        index: int | None = None,
         *,
         which: int | None = None,
         signed: bool = False,
         preprocess: Any = None,
         dpi: float | None = None,
+        legend: bool | None = None,
         **style: Any,
     ) -> Path:
-        """Write one sample's map, drawn as `overlay` does; .npy holds the numbers of the whole batch instead.
+        """Write all maps into one file: .npy holds their numbers, anything else is a picture, drawn as `overlay` does.
 
-        Of several maps a picture shows all, side by side, unless `which` picks one. A .pdf or .svg is a figure with
-        lines and letters, its photograph at `dpi` pixels per inch; `legend=True` adds the colours to any picture, and
-        is the rule where there are two of them (`signed`) or several maps.
+        `image` is what they lie on, or its path, or a list of one per sample; without it, and where the heatmap has no
+        photographs of its own, the maps are drawn alone. Several samples are drawn below one another, several maps of
+        a sample side by side; `index` picks one sample, `which` one map. A .pdf or .svg is a figure with lines and
+        letters, its photograph at `dpi` pixels per inch. `legend` says whether the colours are explained; by default
+        where there are two of them (`signed`), or several maps.
         """
         import numpy
 
         from .files import write_whole
         from .images import save_picture
+        from .rendering.drawn import sheet_of
         from .rendering.vector import DPI, SUFFIXES, save_figure
 
-        path = Path(path)
+        path = _checked_path(path)
         if path.suffix == ".npy":
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
-        image = self._picture(image, index)
-        chosen = [which] if which is not None or self._several == 1 else [*range(self._several)]
-        style.setdefault("legend", signed or len(chosen) > 1)
-        heats = [self._heat(image, index, one, signed=signed, preprocess=preprocess) for one in chosen]
-        titles = [self._title(index, one) if len(chosen) > 1 and one is not None else "" for one in chosen]
+        cells = self._cells(image, index, which, signed=signed, preprocess=preprocess)
+        shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
         if path.suffix.lower() in SUFFIXES:
-            return save_figure([*zip(titles, heats, strict=True)], image, path, dpi=dpi or DPI, **style)
-        return save_picture(_sheet(heats, titles, image, **style), path, dpi=dpi)
+            return save_figure(cells, path, dpi=DPI if dpi is None else dpi, legend=shown, **style)
+        return save_picture(sheet_of(cells, legend=shown, **style), path, dpi=dpi)
+
+    def grids(self, index: int, *, signed: bool = False) -> npt.NDArray[np.float32]:
+        """One sample's maps on the layer's own grid, the largest magnitude of each 1: (maps, *grid).
+
+        >>> Heatmap(torch.rand(2, 4, 4), (8, 8), "layer", "method").grids(0).shape
+        (1, 4, 4)
+        """
+        weights = self.weights[index].detach().float()
+        shown = weights if signed else weights.clamp_min(0) if self.keeps_sign else weights.abs()
+        shown = shown if "map" in self.axes else shown.unsqueeze(0)
+        largest = shown.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
+        return (shown / largest.reshape(-1, *[1] * (shown.ndim - 1))).cpu().numpy()
+
+    def _cells(
+        self, image: Any, index: int | None, which: int | None, *, signed: bool, preprocess: Any = None
+    ) -> list[list[Cell]]:
+        """What is drawn: a row per sample, a cell per map."""
+        from .rendering.drawn import Cell
+
+        samples = range(len(self)) if index is None else [index]
+        maps = range(self._several) if which is None else [which]
+        images = _one_each([self._photograph(one) for one in samples] if image is None else image, samples)
+        return [
+            [
+                Cell(
+                    self._title(sample, number) if len(maps) > 1 else "",
+                    self._heat(under, sample, self._named(number), signed=signed, preprocess=preprocess),
+                    under,
+                )
+                for number in maps
+            ]
+            for sample, under in zip(samples, images, strict=True)
+        ]
+
+    def _photograph(self, index: int) -> Image | None:
+        """The photograph that the heatmap has of a sample."""
+        (index,) = chosen_samples([index], len(self))
+        return None if self.crops is None else self.crops[index].photograph
 
     def _picture(self, image: Any, index: int) -> Any:
         """What is drawn on: what the caller gave, or the photograph that the heatmap has."""
-        if image is not None:
-            return image
-        kept = self.crops[index].photograph if self.crops is not None and -len(self) <= index < len(self) else None
+        kept = self._photograph(index) if image is None else image
         if kept is None:
-            raise InputError("A picture of a map needs the image that it lies on: give save(path, image).")
+            raise InputError("A picture of a map needs the image that it lies on: give one, or save the map alone.")
         return kept
 
     def _heat(self, image: Any, index: int, which: int | None, *, signed: bool, preprocess: Any = None) -> Heat:
@@ -192,7 +332,7 @@ class Heatmap:
         from .rendering.drawn import Heat
 
         fine = self._one(index, which, signed=signed)
-        if preprocess is not None:
+        if preprocess is not None and image is not None:
             self._check_flat()
             crop: Crop | None = crop_of(preprocess, as_photograph(image))
         else:
@@ -200,33 +340,33 @@ class Heatmap:
         grid = self.grids(index, signed=signed)[which or 0]
         return Heat(grid, fine.detach().cpu().numpy(), signed, crop)
 
-    def grids(self, index: int, *, signed: bool = False) -> npt.NDArray[np.float32]:
-        """One sample's maps on the layer's own grid, the largest magnitude of each 1: (maps, *grid)."""
-        weights = self.weights[index].detach().float()
-        shown = weights if signed else weights.clamp_min(0) if self.keeps_sign else weights.abs()
-        shown = shown if "map" in self.axes else shown.unsqueeze(0)
-        largest = shown.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
-        return (shown / largest.reshape(-1, *[1] * (shown.ndim - 1))).cpu().numpy()
+    def _named(self, which: int) -> int | None:
+        """The place of a map among several; None of the only one."""
+        return None if "map" not in self.axes and which == 0 else which
 
     def _check_flat(self) -> None:
         if len(self.size) != 2 or "frame" in self.axes:
             raise InputError(f"A map with the axes {', '.join(self.axes[1:])} lies on no photograph: leave this out.")
-
-    def _title(self, index: int, which: int) -> str:
-        return f"map {which}" if self.classes is None else f"class {int(self.classes[index, which])}"
 
     @property
     def _several(self) -> int:
         """How many maps each sample has."""
         return self.weights.shape[1] if "map" in self.axes else 1
 
+    def _title(self, index: int, which: int) -> str:
+        """What one of several maps is called: by its class, or by its place."""
+        if self.classes is not None:
+            return f"class {int(self.classes[index].reshape(-1)[which])}"
+        return f"map {which}" if "map" in self.axes else ""
+
     def _one(self, index: int, which: int | None, *, signed: bool) -> Tensor:
         count = self._several
-        if not -len(self) <= index < len(self):
-            raise InputError(f"There are {len(self)} maps, so index must be below that, not {index}.")
+        (index,) = chosen_samples([index], len(self))
         if which is None and count > 1:
             raise InputError(f"There are {count} maps per sample: choose one with which=0 to which={count - 1}.")
-        chosen = which or 0
+        chosen = 0 if which is None else which
+        if isinstance(chosen, bool) or not isinstance(chosen, int):
+            raise InputError(f"which is {which!r}: give the place of a map, from 0 to {count - 1}.")
         if not -count <= chosen < count:
             words = "is 1 map" if count == 1 else f"are {count} maps"
             raise InputError(f"There {words} per sample, so which must be below that, not {which}.")
@@ -254,19 +394,32 @@ class Heatmap:
         return maps.div_(largest.clamp_min_(torch.finfo(maps.dtype).tiny))
 
 
-def _sheet(heats: list[Heat], titles: list[str], image: Any, *, legend: bool, **style: Any) -> Image:
-    """One map as it is, or several side by side; under them what the colours mean."""
-    from .rendering.grid import grid
-    from .rendering.legend import legend as colours
-    from .rendering.legend import with_legend
+MOST_SHOWN = 8  # samples that a notebook shows of a larger batch
 
-    pictures = [heat.on(image, **style) for heat in heats]
-    signed, cmap = heats[0].signed, style.get("cmap")
-    if len(pictures) == 1:
-        return with_legend(pictures[0], signed=signed, cmap=cmap) if legend else pictures[0]
-    height = pictures[0].height
-    under = colours(signed=signed, cmap=cmap, size=max(11, height // 20)) if legend else None
-    return grid([pictures], titles=[titles], cell_height=height, legend=under)
+
+def _in_groups(listed: list[Any], size: int) -> list[Any]:
+    return [listed[start : start + size] for start in range(0, len(listed), size)]
+
+
+def _checked_path(path: Any) -> Path:
+    if isinstance(path, (str, Path)):
+        return Path(path)
+    raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")
+
+
+def _one_each(image: Any, samples: Sequence[int]) -> list[Any]:
+    """The picture of each sample: none at all, the one of the only sample, or one each; a path is opened."""
+    from .images import open_image
+
+    if image is None:
+        return [None] * len(samples)
+    listed = list(image) if isinstance(image, (list, tuple)) else [image]
+    if len(listed) == len(samples):
+        return [open_image(one) if isinstance(one, (str, Path)) else one for one in listed]
+    given = "1 photograph" if len(listed) == 1 else f"{len(listed)} photographs"
+    raise InputError(
+        f"There are {len(samples)} samples and {given}: give a list of one per sample, or choose a sample with index=."
+    )
 
 
 @lru_cache(maxsize=64)

@@ -51,6 +51,12 @@ class Components:
         count = int(np.prod(self.shape))
         return np.split(self.boxes, np.searchsorted(self.masks, np.arange(1, count)))[:count]
 
+    def by_size(self) -> list[Ints]:
+        """Give the boxes of each mask apart, as `split` does, that of the largest component first."""
+        count = int(np.prod(self.shape))
+        areas = np.split(self.areas, np.searchsorted(self.masks, np.arange(1, count)))[:count]
+        return [boxes[np.argsort(-own, kind="stable")] for boxes, own in zip(self.split(), areas, strict=True)]
+
     def greatest(self, scores: ArrayLike) -> Floats:
         """Give the greatest of the components' scores (n,) in each mask (..., T); 0 where a mask is empty."""
         best = np.zeros(self.shape)

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from .deadline import OutOfTime, is_limited, is_over
 from .errors import MethodError
 from .filters import Filter
 from .heads.affine import AffineMap
@@ -18,11 +19,48 @@ from .numerics import ALIKE, rows
 from .objectives.objective import Loss
 
 
+class Met:
+    """The best filter that each search met: (K, B, n) weights, their (K, B) losses, and how many were tried.
+
+    Of one map it is a part of the whole, so that what its search meets is kept there.
+    """
+
+    def __init__(self, maps: int, batch: int, positions: int, device: torch.device) -> None:
+        self.weights = torch.zeros(maps, batch, positions, device=device)
+        self.losses = torch.full((maps, batch), torch.inf, dtype=torch.float64, device=device)
+        self.tried = torch.zeros(maps, batch, dtype=torch.int64, device=device)
+
+    def one(self, number: int) -> Met:
+        part = object.__new__(Met)
+        part.weights, part.losses, part.tried = (
+            own[number : number + 1] for own in (self.weights, self.losses, self.tried)
+        )
+        return part
+
+    @torch.no_grad()
+    def note(self, weights: Tensor, losses: Tensor) -> None:
+        losses = losses.detach().double()
+        better = losses < self.losses
+        self.losses.copy_(torch.where(better, losses, self.losses))
+        self.weights.copy_(torch.where(better.unsqueeze(2), weights.detach().to(self.weights), self.weights))
+        self.tried += 1
+
+
 class Problem:
     """min over filters f of loss(o(f)), for K losses and every sample of a batch of B; filters are (K, B, n).
 
     o is the network's output, or the value of an earlier endpoint. `finite` tells which samples can be explained at
     all, `moved` for which any filter makes a difference, `informative` whether the endpoint has anything to tell.
+
+    >>> import l2caf
+    >>> from l2caf.objectives.objective import LeastSquares
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> head = l2caf.record(network, torch.rand(2, 3, 32, 32)).head
+    >>> problem = Problem(head, l2caf.UnitL2(), (LeastSquares(head.output),))
+    >>> problem.maps, problem.batch, problem.grid, problem.value(torch.ones(1, 2, 64)).shape
+    (1, 2, (8, 8), torch.Size([1, 2]))
     """
 
     def __init__(
@@ -33,6 +71,7 @@ class Problem:
         endpoint: Endpoint | None = None,
         *,
         way: Way = Way.CHEAPEST,
+        met: Met | None = None,
     ) -> None:
         self.filter = filter
         self.evaluations = 0
@@ -40,6 +79,8 @@ class Problem:
         self._endpoint = endpoint or Endpoint()
         self._way = way
         self.losses = tuple(loss.fitted(self.untouched) for loss in losses)
+        # The best filters that are evaluated, where there is a limit of time.
+        self.best_met = met or (Met(len(losses), self.batch, self.positions, self.device) if is_limited() else None)
 
     @property
     def verified(self) -> bool:
@@ -108,7 +149,9 @@ class Problem:
 
     def one(self, number: int) -> Problem:
         """The problem of one of the maps alone."""
-        alone = Problem(self._head, self.filter, self.losses[number : number + 1], self._endpoint, way=self._way)
+        met = None if self.best_met is None else self.best_met.one(number)
+        losses = self.losses[number : number + 1]
+        alone = Problem(self._head, self.filter, losses, self._endpoint, way=self._way, met=met)
         alone.evaluations = self.evaluations
         return alone
 
@@ -123,17 +166,22 @@ class Problem:
 
     def without_shortcuts(self) -> Problem:
         """The same problem with the head computed in full, for where what was fitted to it is not what it is."""
-        return Problem(self._head, self.filter, self.losses, self._endpoint, way=Way.REPLAY)
+        return Problem(self._head, self.filter, self.losses, self._endpoint, way=Way.REPLAY, met=self.best_met)
 
     def value(self, weights: Tensor, *, way: Way | None = None) -> Tensor:
-        """The losses at (K, B, n) filters: (K, B), with their graph."""
+        """The losses at (K, B, n) filters: (K, B), with their graph; `OutOfTime` where a limit is over."""
+        if is_over():
+            raise OutOfTime
         chosen = way or self._way
         if chosen is Way.WHOLE and self.endpoint != "output":
             raise MethodError("The vanilla form runs the whole network, so its loss is on the network's output only.")
         self.evaluations += 1
         at = self._endpoint.at
         found = [loss(self._head.filtered(one, at, way=chosen)) for loss, one in zip(self.losses, weights, strict=True)]
-        return torch.stack(found)
+        losses = torch.stack(found)
+        if self.best_met is not None:
+            self.best_met.note(weights, losses)
+        return losses
 
     def confirmed(self, weights: Tensor) -> Tensor:
         """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""

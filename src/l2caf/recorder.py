@@ -10,23 +10,26 @@ forward pass with the layer watched, one check on the data. Everything else is r
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .errors import LayerError
 from .heads.head import Head
 from .heads.plan import Plan, Taken, make_plan
 from .heads.planned import PlannedHead
 from .heads.recorded import RecordedHead
 from .recording.arranged import Arranged, has_hooks
-from .recording.borrow import Call, borrowed, forwards_replaced, unwrap, watching
+from .recording.borrow import Call, borrowed, forwards_replaced, name_inside, unwrap, watching
 from .recording.inputs import Arguments, Inputs, Select, is_plain
 from .recording.knowledge import Knowledge, forget, knowledge_of
 from .recording.layers import find_layer, look_at, module_named
 from .recording.layout import Layout
+from .recording.mismatch import mismatch
 from .recording.replay import Replay
 from .recording.storage import Keeping
 from .recording.tape import Tape
@@ -38,6 +41,13 @@ class Recording:
     """One run of a network on a batch, cut at one layer or several; `with` borrows the network for the while.
 
     Without `with`, every use of a head borrows the network by itself.
+
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> with record(network, torch.rand(2, 3, 32, 32)) as recording:
+    ...     recording.output.shape, recording.head.layer.name
+    (torch.Size([2, 8]), '0')
     """
 
     def __init__(self, network: nn.Module, heads: tuple[Head, ...], *, several: bool) -> None:
@@ -72,24 +82,75 @@ def record(
     *,
     layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
     call: int | Sequence[int] | None = None,
-    select: Select = None,
+    output: Select = None,
     of: str | int | None = None,
     layout: Layout | None = None,
 ) -> Recording:
     """Run the network once on a batch and cut it at a layer, or at several layers or calls.
 
     The arguments are those of `l2caf.explain`. The heads come in the order of the layers, then of the calls.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> with record(network, torch.rand(2, 3, 32, 32)) as recording:
+    ...     both = [method.on(recording.head) for method in (l2caf.AttentionFilter(), l2caf.GradCAM())]
+    >>> [heatmap.method for heatmap in both]
+    ['AttentionFilter', 'GradCAM']
     """
     plain = unwrap(network)
     arguments = Arguments.of(inputs, explained=of)
-    layers = [layer] if layer is None or isinstance(layer, (str, nn.Module)) else list(layer)
-    calls = [call] if call is None or isinstance(call, int) else list(call)
-    wanted = [(one, index) for one in layers for index in calls]
+    layers = [layer] if layer is None or isinstance(layer, (str, nn.Module)) else _layers(layer)
+    calls = [call] if call is None or (isinstance(call, int) and not isinstance(call, bool)) else _calls(call)
+    if layout is not None and not isinstance(layout, Layout):
+        raise LayerError(
+            f"The layout is a {type(layout).__name__}: give an l2caf.Layout, such as Layout('tokens', grid=(14, 14)).",
+            field="layout",
+        )
     several = not (layers == [layer] and calls == [call])
+    if network is not plain:
+        layers = [name_inside(network, one) if isinstance(one, str) else one for one in layers]
+    wanted = [(one, index) for one in layers for index in calls]
     with borrowed(plain) as loan:
         loan.ask_anew()
-        run = _Run(plain, arguments, select, layout)
-        return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
+        run = _Run(plain, arguments, output, layout)
+        try:
+            return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
+        except (RuntimeError, TypeError) as error:
+            plainly = mismatch(error, plain, arguments)
+            if plainly is None:  # the network's own error, which says more than we could
+                raise
+            raise plainly from error
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _layers(given: Any) -> list[str | nn.Module | None]:
+    """Several layers, or a sentence on what they are instead."""
+    listed = list(given) if isinstance(given, Iterable) and not isinstance(given, (Tensor, bytes, Mapping)) else [given]
+    for one in listed:
+        if not isinstance(one, (str, nn.Module)):
+            raise LayerError(
+                f"The layer is a {type(one).__name__}: give a module of the network, its dotted name, or a list of"
+                " these; l2caf.usable_layers lists them.",
+                field="layer",
+            )
+    if not listed:
+        raise LayerError("The list of layers is empty: name one, or leave layer out for the last one.", field="layer")
+    return listed
+
+
+def _calls(given: Any) -> list[int | None]:
+    """Several calls, or a sentence on what they are instead."""
+    listed = list(given) if isinstance(given, (list, tuple, range)) else [given]
+    if not listed or not all(map(_is_number, listed)):
+        raise LayerError(
+            f"The call is {given!r}: give the number of a call, from 0 on, or a list of them.", field="call"
+        )
+    return listed
 
 
 class _Run:

@@ -52,7 +52,7 @@ class Table(Mapping[str, E], Generic[E]):
         self._entries = {entry.key: entry for entry in entries}
 
     def __getitem__(self, key: str) -> E:
-        if key not in self._entries:
+        if not isinstance(key, str) or key not in self._entries:
             raise InputError(f"There is no {self.kind} {key!r}: {self._hint(key)}.", field=self.kind)
         return self._entries[key]
 
@@ -64,6 +64,20 @@ class Table(Mapping[str, E], Generic[E]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
+
+    def add(self, entry: E) -> E:
+        """Add a part of one's own, for this process; one that is there already is not replaced.
+
+        >>> roots = Table("root", Entry("square", "square root", "math:sqrt"))
+        >>> roots.add(Entry("cube", "cube root", "math:cbrt")).title, roots.words()
+        ('cube root', 'square, cube')
+        """
+        if not isinstance(entry, Entry):
+            raise InputError(f"A {type(entry).__name__} is no entry of the table of {self.kind}s: give an Entry.")
+        if entry.key in self._entries:
+            raise InputError(f"There is a {self.kind} {entry.key!r} already: choose another key.", field=self.kind)
+        self._entries[entry.key] = entry
+        return entry
 
     def title(self, key: str) -> str:
         """The title of a part; one that is not in the table, as a user's own, goes by its key."""
@@ -78,7 +92,7 @@ class Table(Mapping[str, E], Generic[E]):
         return Table(self.kind, *(entry for entry in self.values() if entry.key in keys))
 
     def _hint(self, key: str) -> str:
-        near = difflib.get_close_matches(key, list(self), n=3)
+        near = difflib.get_close_matches(str(key), list(self), n=3)
         if not near:
             return f"take one of {self.words()}"
         return f"the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}"

@@ -201,7 +201,7 @@ class TestExplain:
 
     def test_own_network_that_prints_and_returns_a_dict(self, run: Run, cat: Path) -> None:
         named = ("explain", cat, "--network", "nets.py:chatty", "--json")
-        assert document(run(*named), code=2)["error"].startswith("--select: The network returns a dict")
+        assert document(run(*named), code=2)["error"].startswith("--output: The network returns a dict")
         result = run(*named, "--select", "scores")
         (image,) = document(result)["images"]
         assert image["predicted"]["name"].startswith("class ")

@@ -31,7 +31,7 @@ def test_many_explanations_leave_nothing_behind(method: str) -> None:
 
     def explain(times: int) -> None:
         for _ in range(times):
-            METHODS[method](network, inputs, select=lambda output: output)  # a new function every time
+            METHODS[method](network, inputs, output=lambda output: output)  # a new function every time
 
     explain(50)
     gc.collect()

@@ -13,9 +13,12 @@ import pytest
 import l2caf
 
 PUBLIC = {
-    "AttentionFilter", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Exact", "Gaussian", "GradCAM",
-    "GradCAMAbs", "GradientDescent", "Heatmap", "L2cafError", "Layout", "Prediction", "Riemannian", "Similarity",
-    "Softmax", "UnitL1", "UnitL2", "explain", "load", "record", "usable_layers",
+    "AttentionFilter", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Dataset", "Exact", "Executor",
+    "explain", "Filter", "Found", "Gaussian", "General", "GradCAM", "GradCAMAbs", "GradientDescent", "Head",
+    "Heatmap", "Job", "L2cafError", "Layout", "LeastSquares", "Linear", "load", "Losses", "Maps", "Method",
+    "Model", "Objective", "Outcome", "Prediction", "Problem", "read", "Recipe", "record", "Recording",
+    "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2",
+    "usable_layers", "Work",
 }  # fmt: skip
 
 
@@ -27,6 +30,20 @@ def test_public_names() -> None:
         assert inspect.getdoc(getattr(l2caf, name))
 
 
+def test_public_packages_load_when_they_are_first_used() -> None:
+    assert set(l2caf._ROOMS) == {
+        "boxes", "datasets", "deadline", "errors", "evaluation", "filters", "heatmap", "images", "localization",
+        "methods", "networks", "objectives", "preprocessing", "rendering", "reports", "retrieval", "runs", "solution",
+        "solvers", "tasks", "training",
+    }  # fmt: skip
+    for name in l2caf._ROOMS:
+        assert name in (l2caf.__doc__ or "")
+        assert name in dir(l2caf)
+    program = "import l2caf; print(l2caf.datasets.read.__name__, l2caf.evaluation.__name__, l2caf.tasks.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert done.stdout.split() == ["read", "l2caf.evaluation", "l2caf.tasks"]
+
+
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'explian'"):
         l2caf.explian  # noqa: B018
@@ -34,7 +51,20 @@ def test_a_name_that_is_not_there() -> None:
 
 def test_the_front_door() -> None:
     names = list(inspect.signature(l2caf.explain).parameters)
-    assert names == ["network", "inputs", "objective", "layer", "call", "filter", "solver", "select", "of", "layout"]
+    assert names == [
+        "network",
+        "inputs",
+        "objective",
+        "layer",
+        "call",
+        "filter",
+        "solver",
+        "method",
+        "output",
+        "of",
+        "layout",
+        "timeout",
+    ]
     kinds = {name: parameter.kind for name, parameter in inspect.signature(l2caf.explain).parameters.items()}
     assert all(kind is inspect.Parameter.KEYWORD_ONLY for name, kind in kinds.items() if name not in names[:2])
 
@@ -49,7 +79,8 @@ def test_what_a_heatmap_and_a_solution_hold() -> None:
         Solution.__dataclass_fields__
     )
     assert {str(outcome) for outcome in Outcome} == {
-        "exact", "converged", "step_limit", "stuck", "uniform", "unmoved", "undecided", "non_finite",
+        "exact", "converged", "step_limit", "time_limit", "stuck", "uniform", "unmoved", "undecided", "non_finite",
+        "formula",
     }  # fmt: skip
 
 

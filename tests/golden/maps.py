@@ -123,7 +123,7 @@ def tiny(network: str, question: str, *, noise: int = 0) -> Found:
     if noise:
         change = torch.rand(inputs.shape, generator=torch.Generator().manual_seed(noise)) - 0.5
         inputs = inputs * (1 + 2e-6 * change)
-    return asked(ALL_QUESTIONS[question], nets.seeded(make), inputs, select=select)
+    return asked(ALL_QUESTIONS[question], nets.seeded(make), inputs, output=select)
 
 
 def embedded() -> Iterator[tuple[str, Found]]:
@@ -153,7 +153,7 @@ def asked(ask: Ask, network: nn.Module, inputs: Tensor, **more: Any) -> Found:
         "shown": _rounded(heatmap.maps.mean(dim=axes)),
         "signed": _rounded(heatmap.signed.mean(dim=axes)),
     }
-    if (solution := heatmap.solution) is not None:
+    if not (solution := heatmap.solution).is_formula:
         facts |= {
             "outcome": [str(one) for row in solution.outcome for one in (row if isinstance(row, list) else [row])],
             "solver": solution.solver,

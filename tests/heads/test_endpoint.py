@@ -309,7 +309,7 @@ def test_known_networks_that_normalise_a_functional_mean(name: str) -> None:
     make, size, layer, select = KNOWN[name]
     network = seeded(make)
     inputs = torch.rand(2, *size, generator=torch.Generator().manual_seed(0))
-    heatmap = l2caf.explain(network, inputs, layer=layer, select=select)
+    heatmap = l2caf.explain(network, inputs, layer=layer, output=select)
     assert heatmap.solution is not None
     assert heatmap.solution.outcome == ["exact", "exact"]
     assert heatmap.solution.endpoint == f"mean of {layer}"

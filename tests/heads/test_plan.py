@@ -293,7 +293,7 @@ def assert_alike(found: dict[str, Heatmap | str], expected: dict[str, Heatmap | 
         assert off <= atol, f"{name} is off by {off:.2g}"
         if theirs.classes is not None:
             assert torch.equal(ours.classes, theirs.classes), name
-        if theirs.solution is not None:
+        if not theirs.solution.is_formula:
             assert ours.solution.outcome == theirs.solution.outcome, name
             assert ours.solution.endpoint == theirs.solution.endpoint, name
 
@@ -854,6 +854,6 @@ def test_what_is_known_is_bounded() -> None:
 @pytest.mark.parametrize("select", [["scores"], {"scores"}, 1.5, "nowhere"])
 def test_what_cannot_be_selected_is_said(select: Any) -> None:
     network = seeded(Answers)
-    l2caf.explain(network, pixels(), select="scores")
+    l2caf.explain(network, pixels(), output="scores")
     with pytest.raises(L2cafError):
-        l2caf.explain(network, pixels(), select=select)
+        l2caf.explain(network, pixels(), output=select)

@@ -40,7 +40,7 @@ def test_a_picture_of_several_maps_shows_all_of_them(tmp_path: Path) -> None:
 
 def test_one_of_several_maps_is_drawn_where_it_is_chosen(tmp_path: Path) -> None:
     heatmap = _several()
-    drawn = Image.open(heatmap.save(tmp_path / "one.png", PHOTOGRAPH, which=2))
+    drawn = Image.open(heatmap.save(tmp_path / "one.png", PHOTOGRAPH, 0, which=2))
     assert np.array_equal(np.asarray(drawn), np.asarray(heatmap.overlay(PHOTOGRAPH, which=2)))
 
 
@@ -63,7 +63,7 @@ def test_a_map_that_is_not_there(which: int) -> None:
 def test_a_name_that_ends_in_no_picture(tmp_path: Path, name: str) -> None:
     heatmap = l2caf.explain(seeded(nets.pooled), pixels())
     with pytest.raises(FileError, match=r"end it in \.png"):
-        heatmap.save(tmp_path / name, PHOTOGRAPH)
+        heatmap.save(tmp_path / name, [PHOTOGRAPH] * 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -76,7 +76,7 @@ def test_maps_that_are_read_under_autocast_are_float32_and_can_be_saved(tmp_path
         computed = l2caf.explain(network, pictures)
         assert computed.maps.dtype == torch.float32
         computed.save(tmp_path / "computed.npy")
-        computed.save(tmp_path / "computed.png", PHOTOGRAPH)
+        computed.save(tmp_path / "computed.png", [PHOTOGRAPH] * 2)
     assert maps.dtype == signed.dtype == torch.float32
     assert torch.equal(maps, plain.maps)
     assert torch.equal(signed, plain.signed)

@@ -51,8 +51,8 @@ class Named(nn.Module):
 @pytest.mark.parametrize("make", [Named, nets.pooled])
 def test_a_part_of_the_answer_that_is_no_key(make: Any, select: Any) -> None:
     with pytest.raises(OutputError, match="give a key, an index, or a function") as caught:
-        l2caf.explain(seeded(make), pixels(), select=select)
-    assert caught.value.field == "select"
+        l2caf.explain(seeded(make), pixels(), output=select)
+    assert caught.value.field == "output"
 
 
 def _coo(tensor: torch.Tensor) -> torch.Tensor:

@@ -151,8 +151,8 @@ def test_each_answer_of_a_network_has_its_own_default_layer() -> None:
     network = seeded(nets.Named)
     for _ in range(2):
         for name in ("one", "other"):
-            assert l2caf.explain(network, pixels(), select=name).layer == name
-            assert l2caf.explain(network, pixels(), select=lambda out, name=name: out[name]).layer == name
+            assert l2caf.explain(network, pixels(), output=name).layer == name
+            assert l2caf.explain(network, pixels(), output=lambda out, name=name: out[name]).layer == name
 
 
 def test_a_network_that_has_changed_is_looked_at_again() -> None:

@@ -181,7 +181,7 @@ def test_features_that_timm_collects_by_hooks() -> None:
     def pooled(found: Any) -> Tensor:
         return found[0].mean(dim=(2, 3))
 
-    l2caf.explain(network, images, layer="body.layer3", select=pooled)
+    l2caf.explain(network, images, layer="body.layer3", output=pooled)
     replay = Replay(network, images, layer="body.layer3", select=pooled)
     weights = torch.rand(1, replay.positions, generator=torch.Generator().manual_seed(1))
     found = replay.filtered(weights)

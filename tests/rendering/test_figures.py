@@ -54,14 +54,14 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("option", "said"),
         [
-            ({"colormap": "jet"}, "no option 'colormap': take alpha, cmap, contours, box, boxes, width"),
-            ({"opacity": 0.5}, "no option 'opacity'"),
+            ({"colormap": "jet"}, "no setting 'colormap'"),
+            ({"opacity": 0.5}, "no setting 'opacity'"),
             ({"alpha": "half"}, "The alpha is 'half'; choose one from 0"),
             ({"alpha": 2}, "The alpha is 2; choose one from 0"),
             ({"cmap": 3}, "cmap is a int; give the name"),
             ({"cmap": "viridsi"}, "try viridis"),
             ({"width": 0}, "cannot be 0 pixels wide"),
-            ({"slice": 3}, "no option 'slice'"),
+            ({"slice": 3}, "no setting 'slice'"),
             ({"dpi": "fine"}, "The dpi is 'fine'; give pixels per inch"),
         ],
     )
@@ -238,7 +238,7 @@ class TestVolumes:
             ({"slice": ("t", 3)}, "names no plane"),
             ({"slice": 2.5}, "names no plane"),
             ({"spacing": (1, 1)}, "give three lengths"),
-            ({"box": True}, "no option 'box'"),
+            ({"box": True}, "no setting 'box'"),
         ],
     )
     def test_planes_that_there_are_not(self, options: dict, said: str) -> None:

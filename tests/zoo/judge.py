@@ -52,7 +52,7 @@ def judge(network: Network) -> Judged:
     call(built, inputs)  # a network that does not run is a fault of the zoo
     began = time.perf_counter()
     try:
-        heatmap = l2caf.explain(built, inputs, select=network.select)
+        heatmap = l2caf.explain(built, inputs, output=network.select)
         layout, index = _layout(built, inputs, heatmap, network.select)
     except l2caf.L2cafError as error:
         rightly = not network.right or network.may_refuse
@@ -111,10 +111,10 @@ def _flat(outcome: Any) -> list[Any]:
 def _layout(built: Any, inputs: Any, heatmap: Any, select: Any) -> tuple[Any, int]:
     """The reported layout of the layer that was taken, and which call it was."""
     index = heatmap.call or 0
-    for layer in l2caf.usable_layers(built, inputs, select=select):
+    for layer in l2caf.usable_layers(built, inputs, output=select):
         if layer.name == heatmap.layer and layer.call == index and layer.input == heatmap.input:
             return layer.layout, index
-    head = l2caf.record(built, inputs, select=select).head
+    head = l2caf.record(built, inputs, output=select).head
     return head.layout, index
 
 

@@ -130,7 +130,7 @@ def maps_of(heatmaps: Sequence[Heatmap]) -> NDArray[np.float32]:
 
 def outcome_of(heatmap: Heatmap, index: int) -> str | None:
     """How the filter of one image was found, where there is one."""
-    return None if heatmap.solution is None else str(heatmap.solution.outcome[index])
+    return None if heatmap.solution.is_formula else str(heatmap.solution.outcome[index])
 
 
 def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:

@@ -153,7 +153,7 @@ class _Trial:
 
     def _heads(self) -> list[Head]:
         return [
-            record(self.network, batch, layer=self.layer, call=self.call, select=self.select).head
+            record(self.network, batch, layer=self.layer, call=self.call, output=self.select).head
             for batch in self.inputs.split(TOGETHER)
         ]
 
@@ -212,7 +212,7 @@ def _looked(methods: Sequence[Method], heads: Sequence[Head]) -> _Views:
     return _Views(
         torch.cat([heatmap.maps for heatmap in heatmaps]).cpu().numpy(),
         signed.cpu().numpy() if bool((signed < 0).any()) else None,
-        "output" if solution is None else solution.endpoint,
+        solution.endpoint,
     )
 
 

@@ -5,24 +5,30 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 from torch import Tensor, nn
 
+from ..errors import MethodError
 from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..recorder import record
 from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Inputs, Select
 from ..recording.layout import Layout
-from ..solution import Solution
+from ..solution import Outcome, Solution
 
 Where = str | nn.Module | None
 
 
 @dataclass(frozen=True)
 class Maps:
-    """What a method's formula gives: signed weights, (B, *grid) or (B, K, *grid), and what they stand for."""
+    """What a method's formula gives: signed weights, (B, *grid) or (B, K, *grid), and what they stand for.
+
+    >>> import torch
+    >>> Maps(torch.rand(2, 7, 7)).keeps_sign, Maps(torch.rand(2, 3, 7, 7), several=True).weights.ndim
+    (False, 4)
+    """
 
     weights: Tensor
     keeps_sign: bool = False
@@ -36,6 +42,18 @@ class Method(abc.ABC):
 
     Called with a network and inputs it runs the network once. `on` takes a head that was prepared already, so that
     several methods can share one run.
+
+    A method of one's own gives the formula:
+
+    >>> import torch
+    >>> class Strength(Method):
+    ...     def formula(self, head):
+    ...         return Maps(head.columns.norm(dim=1).unflatten(1, head.layout.shape))
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> Strength()(network, torch.rand(1, 3, 32, 32))
+    Heatmap(1 sample of 32×32, layer '0', Strength, formula)
     """
 
     @property
@@ -50,7 +68,7 @@ class Method(abc.ABC):
         *,
         layer: Where = None,
         call: int | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap: ...
@@ -63,7 +81,7 @@ class Method(abc.ABC):
         *,
         layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
         call: int | Sequence[int] | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap | tuple[Heatmap, ...]: ...
@@ -75,26 +93,29 @@ class Method(abc.ABC):
         *,
         layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
         call: int | Sequence[int] | None = None,
-        select: Select = None,
+        output: Select = None,
         of: str | int | None = None,
         layout: Layout | None = None,
     ) -> Heatmap | tuple[Heatmap, ...]:
-        """Explain a batch; `layer` defaults to the last one with a map, `select` picks the output to explain.
+        """Explain a batch; `layer` defaults to the last one with a map, `output` picks what to explain.
 
         `of` says which input a map is to belong to, where there are several; `layout` how the layer is laid out.
         Several layers, or several calls of one, give a heatmap each, from one run of the network.
         """
         with borrowed(unwrap(network)):
-            recording = record(network, inputs, layer=layer, call=call, select=select, of=of, layout=layout)
+            recording = record(network, inputs, layer=layer, call=call, output=output, of=of, layout=layout)
             found = tuple(self.on(head) for head in recording.heads)
         return found if recording.several else found[0]
 
     def on(self, head: Head) -> Heatmap:
         """Explain the batch that this head was made for."""
         maps = self.formula(head)
+        if not type(self).__module__.startswith("l2caf."):
+            self._check(maps, head)
         layer = head.layer
+        weights = _nothing_where(~head.finite, maps.weights)
         return Heatmap(
-            weights=_nothing_where(~head.finite, maps.weights),
+            weights=weights,
             size=head.size,
             layer=layer.name,
             method=self.name,
@@ -104,8 +125,37 @@ class Method(abc.ABC):
             crops=head.crops,
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,
-            solution=maps.solution,
+            solution=maps.solution or self._said(head, weights, several=maps.several),
         )
+
+    def _check(self, maps: object, head: Head) -> None:
+        """Refuse what a formula of the user's own gives and is no map of this layer."""
+        grid = head.layout.shape
+        if isinstance(maps, Maps):
+            shape = maps.weights.shape
+            if shape[:1] == (head.batch,) and shape[2 if maps.several else 1 :] == grid:
+                return
+        got = f"weights of shape {tuple(maps.weights.shape)}" if isinstance(maps, Maps) else f"a {type(maps).__name__}"
+        ours = ", ".join(map(str, grid))
+        raise MethodError(
+            f"The formula of {self.name} gives {got}: return Maps with weights ({head.batch}, {ours}), or with"
+            f" several=True ({head.batch}, K, {ours})."
+        )
+
+    def _said(self, head: Head, weights: Tensor, *, several: bool) -> Solution:
+        """What is to be said of a formula's maps: of samples that are not finite, that nothing moves, or that a layer
+        whose positions are not verified shows."""
+        empty = ~weights.flatten(2 if several else 1).any(dim=-1)
+        usual = Outcome.FORMULA if head.layer.verdict == "confirmed" else Outcome.UNDECIDED
+
+        def outcome(finite: bool, nothing: bool) -> Outcome:
+            return Outcome.NON_FINITE if not finite else Outcome.UNMOVED if nothing else usual
+
+        said: Any = [
+            [outcome(finite, one) for one in nothing] if several else outcome(finite, nothing)
+            for finite, nothing in zip(head.finite.tolist(), empty.tolist(), strict=True)
+        ]
+        return Solution.of_formula(self.name, weights, said)
 
     @abc.abstractmethod
     def formula(self, head: Head) -> Maps:

@@ -80,8 +80,54 @@ class MethodEntry(Entry):
         return method
 
 
+@dataclass(frozen=True)
+class OwnMethod(MethodEntry):
+    """A method of the user's; `made_by` is its class, a function that makes it, or the method itself."""
+
+    made_by: Any = None
+
+    def load(self) -> Any:
+        from .method import Method
+
+        return (lambda: self.made_by) if isinstance(self.made_by, Method) else self.made_by
+
+
 class Methods(Table[MethodEntry]):
     """The table of methods; its order is that of every comparison."""
+
+    def register(
+        self,
+        key: str,
+        made_by: Any,
+        *,
+        title: str | None = None,
+        about: Literal["class", "output", "prediction"] = "output",
+        fits: Sequence[Asked] | None = None,
+    ) -> MethodEntry:
+        """Add a method of one's own, for this process: from then on `explain(method=key)`, comparing, evaluating,
+        sanity and the reports know it by its key, as they know those of l2caf.
+
+        Runs in other processes have to register it there too. `made_by` is a method, `Mine()`,
+        where it is about the output as a whole; with `about="class"` it is its class, or a function, that takes
+        `classes`, `top` and `labels` as `CAM` does. What is about the output `fits` embeddings too, unless told.
+
+        >>> from l2caf import CAM
+        >>> Methods("method").register("mine", CAM, about="class").make(top=2).top
+        2
+        """
+        from .method import Method
+
+        if about not in ("class", "output", "prediction"):
+            raise InputError(f"A method is about {about!r}: say class, output or prediction.", field="about")
+        if not callable(made_by) or (isinstance(made_by, Method) and about == "class"):
+            raise InputError(
+                f"A {type(made_by).__name__} makes no method: give a method, or for one about a class its class.",
+                field="method",
+            )
+        if not isinstance(key, str) or not key:
+            raise InputError(f"The key is {key!r}: give a short word for the method.", field="method")
+        fitting = (_BOTH if about == "output" else _CLASSES) if fits is None else frozenset(fits)
+        return self.add(OwnMethod(key, title or key, "", title or key, about, fitting, made_by=made_by))
 
     def for_embeddings(self) -> Methods:
         """Those that fit embeddings."""
@@ -95,6 +141,13 @@ class Methods(Table[MethodEntry]):
         """Refuse a method that does not exist, and drop one that is named twice."""
         if not keys:
             raise InputError(f"No method is named: choose among {self.words()}.", field="method")
+        for key in keys:
+            if not isinstance(key, str):
+                raise InputError(
+                    f"Methods are asked for by their keys, and a {type(key).__name__} is none: give it one with"
+                    " METHODS.register('mine', method).",
+                    field="method",
+                )
         return tuple(self[key].key for key in dict.fromkeys(keys))
 
 

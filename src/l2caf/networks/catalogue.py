@@ -55,6 +55,8 @@ def load(
     >>> model.input_size, model.class_names[207]
     ((224, 224), 'golden retriever')
     """
+    if not isinstance(name, str):
+        raise CatalogueError(f"The network's name is a {type(name).__name__}: give {forms()}.", field="network")
     fitting = [entry for entry in SOURCES.values() if entry.takes(name)]
     if not fitting:
         raise CatalogueError(f"There is no network {name!r}: {_hint(name)}.", field="network")

@@ -11,8 +11,10 @@ import difflib
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +86,7 @@ def _import(place: str) -> ModuleType:
             ) from error
         raise CatalogueError(f"{place} cannot be imported ({error}): install what it needs.") from error
     except Exception as error:  # the user's code may raise anything
-        raise CatalogueError(f"{place} cannot be imported ({_said(error)}): fix it first.") from error
+        raise CatalogueError(f"{place} cannot be imported ({_said(error)}): fix it there.") from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -115,11 +117,17 @@ def _find_builder(module: ModuleType, function: str, name: str) -> Any:
 
 def _call(builder: Any, name: str) -> Any:
     try:
+        inspect.signature(builder).bind()
+    except TypeError as error:
+        raise CatalogueError(f"{name} needs arguments ({error}): give a function that runs without any.") from error
+    except ValueError:
+        pass  # what is written in C does not always tell
+    try:
         return builder()
     except L2cafError:
         raise
     except Exception as error:  # the user's code may raise anything
-        raise CatalogueError(f"{name} failed ({_said(error)}): it must run without arguments.") from error
+        raise CatalogueError(f"{name} failed ({_said(error)}): fix it there.") from error
 
 
 def _as_model(name: str, built: Any) -> Model:
@@ -139,5 +147,24 @@ def _as_model(name: str, built: Any) -> Model:
 
 
 def _said(error: Exception) -> str:
+    """What an exception says, and where in the user's code it was raised, as a traceback would."""
     line = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {line[:160]}" if line else type(error).__name__
+    words = f"{type(error).__name__}: {line[:160]}" if line else type(error).__name__
+    place = _place(error)
+    return f"{words}, {place}" if place else words
+
+
+def _place(error: Exception) -> str:
+    """The last line on the way to the fault that is not ours, Python's or an installed package's."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"in {error.filename}, line {error.lineno}"
+    steps = traceback.extract_tb(error.__traceback__)
+    ours = str(Path(__file__).parents[1])
+    foreign = [step for step in steps if not step.filename.startswith((ours, "<"))]
+    own = [
+        step
+        for step in foreign
+        if not {"site-packages", "dist-packages", "lib-dynload"} & set(Path(step.filename).parts)
+    ]
+    own = [step for step in own if not step.filename.startswith(sys.base_prefix)] or own
+    return f"in {own[-1].filename}, line {own[-1].lineno}" if own else ""

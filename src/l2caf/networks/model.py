@@ -43,6 +43,11 @@ class Model:
     built_by     the user's function that returned it, whose code decides what it is
     compares     of an embedding: what its numbers are, in words
     assumed      what nobody said and was taken for granted, in words: of the "preprocessing", of the "output"
+
+    >>> from l2caf.preprocessing import Preprocessing
+    >>> model = Model("mine", nn.Conv2d(3, 2, 4, stride=4), Preprocessing((32, 32), (36, 36)), ("cat", "dog"))
+    >>> model.prepare(Image.new("RGB", (80, 60))).input.shape, model.class_index("dog")
+    ((3, 32, 32), 1)
     """
 
     name: str
@@ -192,18 +197,18 @@ class Model:
         inputs: Tensor | Input | Sequence[Input | Tensor] | Sequence[Prepared],
         *,
         layer: str | None = None,
-        select: Select = None,
+        output: Select = None,
     ) -> Recording:
         """Run the network once on a batch; any number of methods can then be put to it.
 
         inputs  arrays or tensors, or photographs as `prepare` gives them: then a heatmap knows where it lies on them
         layer   where the filter sits; None for the last layer with a map
-        select  which part of the network's answer is explained
+        output  which part of the network's answer is explained
         """
         crops = tuple(one.crop for one in inputs if isinstance(one, Prepared) and one.crop is not None)
         batch = self.batch([one.input if isinstance(one, Prepared) else one for one in inputs])
         try:
-            recording = record(self.network, batch, layer=layer, select=select)
+            recording = record(self.network, batch, layer=layer, output=output)
         except LayerError as error:
             error.field = error.field or (None if layer is None else "layer")
             raise

@@ -21,7 +21,7 @@ from .model import Model
 CALIBRATING = 32  # images that batch norms are measured on, at most
 
 
-def layers_of(name: str, *, select: Select = None) -> tuple[list[Layer], Layer]:
+def layers_of(name: str, *, output: Select = None) -> tuple[list[Layer], Layer]:
     """The layers that hold a map, in the order in which they finish, and the one that is taken by default."""
     # A network of the user's own decides for itself about weights; all others would have to be downloaded.
     model = load(name, pretrained=name == DEFAULT)
@@ -30,12 +30,12 @@ def layers_of(name: str, *, select: Select = None) -> tuple[list[Layer], Layer]:
     noise = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
     inputs = model.batch([model.preprocess(Image.fromarray(noise))])
     try:
-        found = usable_layers(model.network, inputs, select=select)
+        found = usable_layers(model.network, inputs, output=output)
     except L2cafError:
         raise
     except Exception as error:  # any network may fail in any way
         raise NetworkError(f"{name} failed on an input of {tuple(inputs.shape)} ({first_line(error)}).") from error
-    return found, model.run(inputs, select=select).head.layer
+    return found, model.run(inputs, output=output).head.layer
 
 
 def trained_or_random(name: str, image: Image.Image) -> Model:

@@ -113,7 +113,7 @@ def scores_of(output: Tensor) -> Tensor:
     if output.ndim not in (1, 2):
         raise OutputError(
             f"The output has shape {tuple(output.shape)}, but a class needs one row of scores per input, "
-            "(batch, classes): choose such an output with select=, or use ClassOblivious."
+            "(batch, classes): choose such an output with output=, or use ClassOblivious."
         )
     return rows(output)
 

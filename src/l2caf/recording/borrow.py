@@ -46,11 +46,36 @@ def unwrap(network: nn.Module) -> nn.Module:
     if isinstance(network, torch.jit.ScriptModule):
         raise NetworkError("A scripted network hides its modules: give the network from before torch.jit.script.")
     if not isinstance(network, nn.Module):
-        raise NetworkError(f"The network is a {type(network).__name__}: give a torch.nn.Module.")
+        raise NetworkError(f"The network is a {type(network).__name__}: give a torch.nn.Module{_hint(network)}.")
+    wrapped = _wrapped(network)
+    return network if wrapped is None else unwrap(wrapped[1])
+
+
+def _hint(network: object) -> str:
+    """Where the module is, of what was given in place of it."""
+    if isinstance(network, str):
+        return f", such as l2caf.load({network!r}).network"
+    if isinstance(network, type):
+        return f", an object of the class {network.__name__}"
+    return ", here its .network" if isinstance(getattr(network, "network", None), nn.Module) else ""
+
+
+def name_inside(network: nn.Module, name: str) -> str:
+    """A layer's name as `named_modules` of a wrapped network has it, as the plain network inside knows it."""
+    inside, stripped = network, name
+    while (wrapped := _wrapped(inside)) is not None:
+        held, inside = wrapped
+        stripped = stripped.removeprefix(f"{held}.")
+    known = dict(inside.named_modules())
+    return name if stripped not in known and name in known else stripped
+
+
+def _wrapped(network: nn.Module) -> tuple[str, nn.Module] | None:
+    """The network inside a wrapper, under the name that it has there."""
     if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        return unwrap(network.module)
+        return "module", network.module
     compiled_from = getattr(network, "_orig_mod", None)
-    return unwrap(compiled_from) if isinstance(compiled_from, nn.Module) else network
+    return ("_orig_mod", compiled_from) if isinstance(compiled_from, nn.Module) else None
 
 
 class Loan:

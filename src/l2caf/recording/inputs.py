@@ -50,7 +50,8 @@ class Arguments:
         else:
             raise InputError(
                 f"The inputs are a {type(inputs).__name__}, but a network takes tensors: give a tensor of shape "
-                "(batch, channels, height, width), a tuple of arguments, or a dict of named ones."
+                "(batch, channels, height, width), a tuple of arguments, or a dict of named ones; l2caf.load(…)"
+                ".preprocess(photograph)[None] makes one of a photograph."
             )
         main = arguments.main
         if main.shape[0] == 0:
@@ -219,15 +220,16 @@ def select_output(returned: Any, select: Select, batch: int) -> Tensor:
     chosen = _choose(returned, select)
     if not isinstance(chosen, Tensor):
         raise OutputError(
-            f"The network returns {_describe(chosen)}, not a tensor: select the part to explain by its key, its index, "
-            "or a function of what the network returns.",
-            field="select",
+            f"The network returns {_describe(chosen)}, not a tensor: choose the part to explain with output=, by its "
+            "key, its index, or a function of what the network returns.",
+            field="output",
         )
     if not torch.is_floating_point(chosen) or chosen.ndim < 1 or chosen.shape[0] != batch:
         raise OutputError(
             f"The network's output has shape {tuple(chosen.shape)} and type {chosen.dtype}, but a floating-point "
-            f"tensor with one row for each of the {batch} inputs is needed: select another part of what it returns.",
-            field="select",
+            f"tensor with one row for each of the {batch} inputs is needed: choose another part of what it returns "
+            "with output=.",
+            field="output",
         )
     return chosen
 
@@ -237,14 +239,15 @@ def _choose(returned: Any, select: Select) -> Any:
         return returned
     if isinstance(select, (bool, list, dict, set, slice, Tensor)):  # a tensor would take them for indices
         raise OutputError(
-            f"select is a {type(select).__name__}: give a key, an index, or a function of what the network returns.",
-            field="select",
+            f"output is a {type(select).__name__}: give a key, an index, or a function of what the network returns.",
+            field="output",
         )
     try:
         return select(returned) if callable(select) else returned[select]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise OutputError(
-            f"There is nothing to select by {select!r}: the network returns {_describe(returned)}.", field="select"
+            f"There is no output {select!r}: the network returns {_describe(returned)}; name a part of that.",
+            field="output",
         ) from error
 
 

@@ -49,18 +49,25 @@ class Layer:
 
 
 def usable_layers(
-    network: nn.Module, inputs: Inputs, *, select: Select = None, of: str | int | None = None
+    network: nn.Module, inputs: Inputs, *, output: Select = None, of: str | int | None = None
 ) -> list[Layer]:
     """List the layers whose output holds a map of an input, in the order in which they finish.
 
     `of` names the input, where there are several; layers whose positions do not answer to it are left out.
+
+    >>> import torch
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> [(layer.name, layer.layout.grid) for layer in usable_layers(network, torch.rand(1, 3, 32, 32))]
+    [('0', (8, 8))]
     """
     plain = unwrap(network)
     with borrowed(plain):
         arguments = Arguments.of(inputs, explained=of)
         found: list[Layer] = []
         for name in _inputs(arguments):
-            finder = _Finder(plain, arguments.about(name), select)
+            finder = _Finder(plain, arguments.about(name), output)
             found = finder.all()
             if found:
                 break
@@ -409,4 +416,6 @@ def module_named(network: nn.Module, name: str) -> nn.Module:
     try:
         return network.get_submodule(name)
     except AttributeError as error:
-        raise NetworkError(f"There is no module {name!r} in this network.") from error
+        near = difflib.get_close_matches(name, [one for one, _ in network.named_modules()], n=3)
+        hint = f"the nearest are {', '.join(near)}" if near else "network.named_modules() lists them"
+        raise NetworkError(f"There is no module {name!r} in this network: {hint}.") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,11 @@ from PIL import Image
 from ..errors import InputError
 from ..preprocessing import Crop
 from .colors import Floats, resized
+from .grid import grid
+from .legend import legend as colours
+from .legend import with_legend
 from .marks import Box
-from .overlay import Picture, as_rgb, overlay
+from .overlay import Picture, as_rgb, colorize, overlay
 from .placing import placed
 from .signals import planes_picture, signal_picture
 from .style import BOX_LEVEL, box_of
@@ -45,12 +49,23 @@ class Heat:
 
     def on(self, picture: Any, *, slice: Slice | None = None, **options: Any) -> Image.Image:
         """Draw it on what the network was shown."""
+        if picture is None:
+            return self.alone(**options)
         check_options({**options, **({} if slice is None else {"slice": slice})}, OPTIONS[self.fine.ndim])
         if self.fine.ndim == 2:
             return self._on_photograph(picture, **options)
         if self.fine.ndim == 3:
             return planes_picture(_numbers(picture), self.grid, signed=self.signed, plane=slice, **options)
         return signal_picture(_numbers(picture), self.grid, signed=self.signed, **options)
+
+    def alone(self, *, cmap: str | None = None, **options: Any) -> Image.Image:
+        """Draw it without what the network was shown, as plain colours at the size of the input."""
+        check_options(options, ("cmap",))
+        if self.fine.ndim != 2:
+            raise InputError(
+                "A map of a volume or a signal is drawn on it: give save(path, volume), or save the numbers as .npy."
+            )
+        return colorize(self.grid, signed=self.signed, cmap=cmap, size=(self.fine.shape[1], self.fine.shape[0]))
 
     def laid(self, picture: Picture) -> Laid:
         """Bring it to a photograph, or to what the network saw of it."""
@@ -109,11 +124,41 @@ class Laid:
         return None if (left, top, right, bottom) == whole else (left, top, right, bottom)
 
 
+class Cell(NamedTuple):
+    """A map among others: its title, and the picture that it lies on; None for the map alone."""
+
+    title: str
+    heat: Heat
+    picture: Any
+
+
+HIGHEST = 360  # pixels of a sample's picture among others
+
+
+def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, **options: Any) -> Image.Image:
+    """One map as it is, or several side by side, a row per sample; under them what the colours mean."""
+    pictures = [[cell.heat.on(cell.picture, **options) for cell in row] for row in rows]
+    first, signed, cmap = pictures[0][0], rows[0][0].heat.signed, options.get("cmap")
+    if len(rows) == len(rows[0]) == 1:
+        return with_legend(first, signed=signed, cmap=cmap) if legend else first
+    height = min(first.height, HIGHEST) if len(rows) > 1 else first.height
+    titles = [[cell.title for cell in row] for row in rows]
+    return grid(
+        pictures,
+        titles=titles if any(map(any, titles)) else None,
+        row_labels=[f"sample {number}" for number in range(len(rows))] if len(rows) > 1 else None,
+        cell_height=height,
+        legend=colours(signed=signed, cmap=cmap, size=max(11, height // 20)) if legend else None,
+    )
+
+
 def check_options(given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Refuse options that a drawing does not have, a misspelt one for instance."""
+    """Refuse a setting of drawings that there is not, a misspelt one for instance, with what there is."""
     for name in given:
         if name not in known:
-            raise InputError(f"A drawing of this map has no option {name!r}: take {', '.join(known)}.", field=name)
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"take {', '.join(known)}."
+            raise InputError(f"A drawing of this map has no setting {name!r}: {hint}", field=name)
 
 
 def at_width(picture: Picture, width: int | None) -> Picture:

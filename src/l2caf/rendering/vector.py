@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from ..errors import InputError
 from ..files import printable, write_whole
-from .drawn import Heat, at_width, check_options, grown
+from .drawn import Cell, Heat, at_width, check_options, grown
 from .figures import INK, figure
 from .legend import shown_colors
 from .marks import PALETTE, RIM, Box, checked_box
-from .overlay import ALPHA, Picture, contour_levels, overlay
+from .overlay import ALPHA, Picture, as_rgb, contour_levels, overlay
 from .style import BOX_LEVEL
 
 SUFFIXES = frozenset({".pdf", ".svg"})
@@ -41,7 +40,7 @@ def plot(
     """Draw a map over its picture on matplotlib's axes, in pixels of the picture, and give the axes back."""
     if not hasattr(axes, "imshow"):
         raise InputError(f"ax is a {type(axes).__name__}; give matplotlib axes, such as plt.gca() has.", field="ax")
-    if heat.fine.ndim != 2:
+    if heat.fine.ndim != 2 or picture is None:
         drawn = heat.on(picture, cmap=cmap, **options)
         axes.imshow(np.asarray(drawn), interpolation="antialiased")
     else:
@@ -55,25 +54,26 @@ def plot(
     return axes
 
 
-def save_figure(
-    heats: Sequence[tuple[str, Heat]], picture: Any, path: Path, *, dpi: float = DPI, **options: Any
-) -> Path:
-    """Write maps of one picture side by side, whole or not at all; the photograph has `dpi` pixels per inch."""
+def save_figure(rows: Sequence[Sequence[Cell]], path: Path, *, dpi: float = DPI, **options: Any) -> Path:
+    """Write maps, a row per sample, whole or not at all; the photographs have `dpi` pixels per inch."""
     import matplotlib
 
     if isinstance(dpi, bool) or not isinstance(dpi, int | float) or not 10 <= dpi <= 4800:
         raise InputError(f"The dpi is {dpi!r}; give pixels per inch, such as 300.", field="dpi")
-    if heats[0][1].fine.ndim == 2 and "width" in options:
-        options = {**options, "boxes": grown(options.get("boxes", ()), picture, options["width"])}
-        picture = at_width(picture, options.pop("width"))
-    width, height = _size(heats[0][1], picture, options)
+    wide = options.pop("width", None)
     room = (0.4 if options.get("legend") else 0.05) + (
-        0.3 if options.get("title") or any(title for title, _ in heats) else 0
+        0.3 if options.get("title") or any(cell.title for cell in rows[0]) else 0
     )
-    made = figure(len(heats) * max(width / dpi, 1.0), max(height / dpi, 0.5) + room)
-    panels = np.atleast_1d(made.subplots(1, len(heats)))
-    for axes, (title, heat) in zip(panels, heats, strict=True):
-        plot(heat, picture, axes, **{"title": title, **options})
+    sizes = [_size(row[0], wide, options) for row in rows]
+    width = max(size[0] for size in sizes)
+    made = figure(len(rows[0]) * max(width / dpi, 1.0), sum(max(height / dpi, 0.5) + room for _, height in sizes))
+    panels = made.subplots(len(rows), len(rows[0]), squeeze=False)
+    for cell, axes in zip((cell for row in rows for cell in row), panels.flat, strict=True):
+        picture, more = cell.picture, options
+        if wide is not None and picture is not None and cell.heat.fine.ndim == 2:
+            more = {**options, "boxes": grown(options.get("boxes", ()), picture, wide)}
+            picture = at_width(picture, wide)
+        plot(cell.heat, picture, axes, **{"title": cell.title, **more})
     with write_whole(path) as temporary, matplotlib.rc_context(_LETTERS):
         # Without the hour the same figure is the same file.
         date = {".pdf": "CreationDate", ".svg": "Date"}[path.suffix.lower()]
@@ -143,10 +143,12 @@ def _legend(axes: Any, *, signed: bool, cmap: str | None) -> None:
     bar.outline.set_visible(False)
 
 
-def _size(heat: Heat, picture: Any, options: dict[str, Any]) -> tuple[int, int]:
-    if heat.fine.ndim == 2:
-        height, width = heat.laid(picture).under.shape[:2]
+def _size(cell: Cell, wide: int | None, options: Mapping[str, Any]) -> tuple[int, int]:
+    """Width and height of a cell's picture, in pixels."""
+    if cell.picture is None:
+        return cell.heat.fine.shape[-1], cell.heat.fine.shape[0]
+    if cell.heat.fine.ndim == 2:
+        height, width = as_rgb(at_width(cell.picture, wide)).shape[:2]
         return width, height
     planes = {key: options[key] for key in ("slice", "spacing") if key in options}
-    drawn: Image.Image = heat.on(picture, **planes)
-    return drawn.size
+    return cell.heat.on(cell.picture, **planes).size

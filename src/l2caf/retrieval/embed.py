@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..datasets.dataset import Sample
 from ..datasets.loading import Bad, Batch, Prepares
-from ..errors import OutputError
+from ..errors import InputError, OutputError
 from ..progress import Progress, silent
 from ..runs.executor import Executor, rows_of
 from ..runs.rows import Row, Unusable
@@ -93,6 +93,12 @@ def embed(
     progress: Progress = silent,
 ) -> EmbeddedPictures:
     """Embed pictures in blocks; one that cannot be read or embedded is left out and named with the reason."""
+    for sample in samples:
+        if not isinstance(sample, Sample):
+            raise InputError(
+                f"A {type(sample).__name__} was given where samples are embedded: give Sample(path), or those of"
+                " l2caf.read('folder', …)."
+            )
     vectors: list[Vectors] = []
     names: list[str] = []
     labels: list[int | None] = []

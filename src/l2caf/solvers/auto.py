@@ -10,7 +10,7 @@ from torch import Tensor
 from ..problem import Problem
 from .exact import Exact
 from .riemannian import Riemannian
-from .solver import Found, Solver
+from .solver import Found, Solver, each_map
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,14 @@ class Auto(Solver):
     |                                   |        |                          | non-negative (the best of     |
     |                                   |        |                          | those), else Riemannian       |
     | anything else                     | any    | any                      | Riemannian                    |
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> solution = l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=Auto()).solution
+    >>> solution.solver, solution.reason
+    ('Exact', 'the output is affine in the filter')
     """
 
     riemannian: Riemannian = field(default_factory=Riemannian)
@@ -41,7 +49,7 @@ class Auto(Solver):
     def search(self, problem: Problem) -> Found:
         kinds = {(loss.direction is None, loss.target is None) for loss in problem.approximated.losses}
         if len(kinds) > 1:  # each map by the solver that fits its own loss
-            return Found.stacked([self.search(problem.one(number)) for number in range(problem.maps)])
+            return each_map(problem, self.search)
         solver, why = self.choose(problem)
         if not isinstance(solver, Exact):
             found = solver.search(problem)

@@ -49,7 +49,7 @@ def judged(found: Found, problem: Problem) -> Found:
             else Outcome.UNMOVED
             if is_unmoved
             else Outcome.UNIFORM
-            if is_even
+            if is_even and own is not Outcome.TIME_LIMIT  # it may be that nothing but the start was tried
             else Outcome.UNDECIDED
             if not problem.verified and own in (Outcome.EXACT, Outcome.CONVERGED)
             else own

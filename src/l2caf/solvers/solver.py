@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..deadline import OutOfTime, no_limit
 from ..errors import InputError
 from ..problem import Problem
 from ..solution import Outcome, Solution
@@ -20,6 +22,11 @@ class Found:
 
     `even` are the losses of the uniform filter, (K, B), where the search met it. `path`, (steps, K, B, n), and the
     `losses` along it, (steps, K, B), are there where they were asked for.
+
+    >>> one = torch.ones(1, 1, dtype=torch.int64)
+    >>> found = Found(torch.rand(1, 1, 49), torch.zeros(1, 1), one, one, [[Outcome.CONVERGED]])
+    >>> Found.stacked([found, found]).weights.shape
+    torch.Size([2, 1, 49])
     """
 
     weights: Tensor
@@ -54,7 +61,24 @@ class Found:
 
 
 class Solver(abc.ABC):
-    """Finds, for every map and sample of a problem, a filter of small loss."""
+    """Finds, for every map and sample of a problem, a filter of small loss.
+
+    A solver of one's own searches; judging and laying out what it found is done for it:
+
+    >>> class Uniform(Solver):
+    ...     def search(self, problem):
+    ...         start = problem.filter.start(problem.batch, problem.grid)
+    ...         weights = problem.filter.weights(start, problem.grid).expand(problem.maps, -1, -1)
+    ...         loss = problem.value(weights).detach()
+    ...         once = torch.ones_like(loss, dtype=torch.int64)
+    ...         return Found(weights, loss, once, once, [[Outcome.STEP_LIMIT] * problem.batch] * problem.maps)
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> str(l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=Uniform()).outcome[0])
+    'uniform'
+    """
 
     @property
     def name(self) -> str:
@@ -70,7 +94,12 @@ class Solver(abc.ABC):
             raise InputError(
                 f"The objective gives {problem.maps} losses for one map per sample: give one, or say several=True."
             )
-        found = judged(self.search(problem), problem)
+        found = in_time(self.search, problem)
+        if problem.best_met is None:
+            found = judged(found, problem)
+        else:
+            with no_limit():
+                found = judged(found, problem)
 
         def laid_out(values: Tensor) -> Tensor:
             return values.transpose(0, 1) if several else values[0]
@@ -92,6 +121,37 @@ class Solver(abc.ABC):
             path=along(path),
             losses=along(found.losses),
         )
+
+
+def check_counts(solver: Solver, *names: str) -> None:
+    """Refuse a number of steps, evaluations or the like that goes nowhere."""
+    for name in names:
+        given = getattr(solver, name)
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise InputError(f"A search of {name}={given!r} goes nowhere: give a whole number, at least 1.")
+
+
+def each_map(problem: Problem, search: Callable[[Problem], Found]) -> Found:
+    """Search for every map by itself."""
+    return Found.stacked([in_time(search, problem.one(number)) for number in range(problem.maps)])
+
+
+def in_time(search: Callable[[Problem], Found], problem: Problem) -> Found:
+    """Search; where the time is over before the end, the best filters that were met until then."""
+    try:
+        return search(problem)
+    except OutOfTime:
+        met = problem.best_met
+        assert met is not None
+    with no_limit(), torch.no_grad():
+        never = ~met.losses.isfinite()
+        if bool(never.any()):  # the uniform filter, then, and its loss
+            start = problem.filter.start(problem.batch, problem.grid).to(problem.device)
+            uniform = problem.filter.weights(start, problem.grid).float().expand(problem.maps, -1, -1)
+            problem.value(uniform)
+            met.weights[never] = uniform[never]
+    outcome = [[Outcome.TIME_LIMIT] * problem.batch for _ in range(problem.maps)]
+    return Found(met.weights, met.losses, met.tried, met.tried, outcome, reason="the time ran out")
 
 
 ASKED = "asked for"  # the reason for a solver that was not chosen but named

@@ -156,7 +156,7 @@ def film(
     _check_motion(frames, steps)
     objective = None if of_class is None else ClassSpecific(of_class)
     ready = model.prepare(image)
-    with model.run([ready], layer=layer, select=select) as recording:
+    with model.run([ready], layer=layer, output=select) as recording:
         heatmap = _descended(recording.head, objective, frames=frames, steps=steps, seed=seed, progress=progress)
         best = AttentionFilter(objective).on(recording.head)
     path, losses = _path(heatmap)

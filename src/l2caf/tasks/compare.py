@@ -159,7 +159,7 @@ def compare(
     ready = model.prepare(image)
     keys = (METHODS.for_embeddings() if model.embedding else METHODS).default_in("compare")
     answers = []
-    with model.run([ready], layer=layer, select=select) as recording:
+    with model.run([ready], layer=layer, output=select) as recording:
         head, output = recording.head, recording.output
         prediction = model.predictions(output)[0]
         for done, key in enumerate(keys, start=1):
@@ -180,7 +180,7 @@ def _asked(title: str, method: Method, head: Head) -> Answer:
     shown, signed = (maps[0].cpu().float().numpy() for maps in (heatmap.maps, heatmap.signed))
     grids = tuple(heatmap.grids(0, signed=sign)[0] for sign in (False, True))
     solution = heatmap.solution
-    if solution is None:
+    if solution.is_formula:
         return Answer(title, shown, signed, grids=grids)
     return Answer(title, shown, signed, outcome=solution.outcomes(0)[0], solver=solution.solver, grids=grids)
 

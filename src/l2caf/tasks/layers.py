@@ -59,5 +59,5 @@ def list_layers(request: LayersRequest, *, progress: Progress = silent) -> Layer
 
     from ..networks.untrained import layers_of
 
-    found, default = layers_of(request.network, select=request.select)
+    found, default = layers_of(request.network, output=request.select)
     return LayersResult(request.network, tuple(found), default)

@@ -159,11 +159,12 @@ class _Asked:
 
     def explained(self, batch: list[_Ready]) -> list[Explained]:
         inputs = [ready.input for ready in batch]
-        with self.model.run(inputs, layer=self.layer, select=self.select) as recording:
+        with self.model.run(inputs, layer=self.layer, output=self.select) as recording:
             heatmap = self.method.on(recording.head)
             output = recording.output
         predictions = self.model.predictions(output)
-        own = [heatmap.solution and heatmap.solution.of_sample(index) for index in range(len(batch))]
+        solved = None if heatmap.solution.is_formula else heatmap.solution
+        own = [solved and solved.of_sample(index) for index in range(len(batch))]
         return [
             Explained(
                 view=ready.view,
@@ -190,7 +191,7 @@ def _maps_of(
     about: list[Prediction | None] = [None] * len(heats)
     if heatmap.classes is not None:
         about = [model.prediction_of(output, index, chosen) for chosen in heatmap.classes[index].tolist()]
-    if heatmap.solution is None:
+    if heatmap.solution.is_formula:
         return tuple(
             Map(heat, who, box=box, grid=grid, box_on_photograph=_on_photograph(box, crop))
             for heat, grid, box, who in zip(heats, grids, boxes, about, strict=True)
