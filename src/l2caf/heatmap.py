@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +17,11 @@ from .preprocessing import Crop
 from .solution import Outcome, Solution, alone, chosen_samples, same
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
     from PIL.Image import Image
+
+    from .rendering.drawn import Cell, Heat
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,12 +168,14 @@ class Heatmap:
         return alone({name: value for name, value in self.__dict__.items() if name not in ("maps", "signed")})
 
     def _repr_png_(self) -> bytes | None:
-        """What a notebook shows: the maps of all samples, as `save` draws them without photographs."""
+        """What a notebook shows: the maps of all samples, as `save` draws them."""
         if len(self.size) != 2 or "frame" in self.axes:
             return None  # the line of words will do
+        from .rendering.drawn import sheet_of
+
         shown = self[:MOST_SHOWN]
         file = io.BytesIO()
-        shown._drawn(None, None, None, signed=False).save(file, "PNG")
+        sheet_of(shown._cells(None, None, None, signed=False), legend=False).save(file, "PNG")
         return file.getvalue()
 
     def on_photograph(self, index: int, *, which: int | None = None, signed: bool = False) -> Tensor:
@@ -182,88 +185,173 @@ class Heatmap:
         """
         if self.crops is None:
             raise InputError("Where the input lies on the photograph is not known: make the heatmap with crops.")
+        self._check_flat()
         one, crop = self._one(index, which, signed=signed), self.crops[index]
-        rows, columns = crop.rows, crop.columns
-        seen = one[rows.offset : rows.offset + rows.size, columns.offset : columns.offset + columns.size]
-        top, bottom = round(rows.start), round(rows.stop)
-        left, right = round(columns.start), round(columns.stop)
-        whole = one.new_zeros(crop.image_size)
-        whole[top:bottom, left:right] = torch.nn.functional.interpolate(
-            seen[None, None], (bottom - top, right - left), mode="bilinear", align_corners=False
-        )[0, 0]
-        return whole
+        laid = crop.lay(one.cpu().numpy(), input_size=(self.size[0], self.size[1]))
+        return torch.from_numpy(laid).to(one.device)
 
     def overlay(
-        self, image: Image, index: int = 0, *, which: int | None = None, signed: bool = False, **style: Any
+        self,
+        image: Any = None,
+        index: int = 0,
+        *,
+        which: int | None = None,
+        signed: bool = False,
+        preprocess: Any = None,
+        **style: Any,
     ) -> Image:
-        """Lay one sample's map over its picture; `which` picks one of several maps, `style` goes to the renderer."""
-        from .rendering.overlay import overlay
+        """Draw one sample's map on what the network was shown: its photograph, volume (d, h, w) or signal.
 
-        heat = self._one(index, which, signed=signed).cpu().numpy()
-        return overlay(image, heat, signed=signed, **_checked_style(style, overlay))
+        The photograph may be left out where the heatmap has it (`model.explain`). It is the whole one where `crops` or
+        `preprocess`, what prepared it, tell which part of it the network saw; else it is that part. What the
+        network did not see is drawn pale.
+
+        - `which` picks one of several maps; `signed` shows what speaks for and against in two colours.
+        - `alpha`: how much of the picture the heat hides, 0 to 1; `cmap`: a colour map of matplotlib.
+        - `contours`: outlines at these levels, True for 0.5; `box`: the box of the hottest region, True for a quarter
+          of the maximum; `boxes`: others, x0, y0, x1, y1 in pixels of the image.
+        - `width`: of the picture, in pixels.
+        - `slice`, `spacing`, for a volume: one plane, 12 or ("y", 40), where the rule is three planes through the
+          hottest place; how far apart its values are along z, y and x.
+
+        Between the cells of the layer's grid, drawings are bicubic, within the map's own extremes; `maps` is linear.
+        """
+        image = self._picture(image, index)
+        return self._heat(image, index, which, signed=signed, preprocess=preprocess).on(image, **style)
+
+    def plot(
+        self,
+        image: Any = None,
+        index: int = 0,
+        *,
+        ax: Any = None,
+        which: int | None = None,
+        signed: bool = False,
+        preprocess: Any = None,
+        **style: Any,
+    ) -> Any:
+        """Draw as `overlay` does on matplotlib's axes, in pixels of the image, and give the axes back.
+
+        Without `ax` a figure is made, which is `axes.figure`. `legend=True` adds the colours, `title` words above.
+        """
+        from .rendering.figures import figure
+        from .rendering.vector import plot
+
+        image = self._picture(image, index)
+        heat = self._heat(image, index, which, signed=signed, preprocess=preprocess)
+        return plot(heat, image, figure(4, 4).subplots() if ax is None else ax, **style)
 
     def save(
         self,
         path: str | Path,
-        image: Image | str | Path | Sequence[Image | str | Path] | None = None,
+        image: Any = None,
         index: int | None = None,
         *,
         which: int | None = None,
         signed: bool = False,
+        preprocess: Any = None,
+        dpi: float | None = None,
+        legend: bool | None = None,
         **style: Any,
     ) -> Path:
-        """Write all maps into one file: .npy holds their numbers, anything else is a picture.
+        """Write all maps into one file: .npy holds their numbers, anything else is a picture, drawn as `overlay` does.
 
-        `image` is the photograph that they lie on, or its path, or a list of one per sample; without it the maps are
-        drawn alone. Several samples are drawn below one another, several maps of a sample side by side; `index` picks
-        one sample, `which` one map. What else is given goes to `l2caf.rendering.overlay.overlay`.
+        `image` is what they lie on, or its path, or a list of one per sample; without it, and where the heatmap has no
+        photographs of its own, the maps are drawn alone. Several samples are drawn below one another, several maps of
+        a sample side by side; `index` picks one sample, `which` one map. A .pdf or .svg is a figure with lines and
+        letters, its photograph at `dpi` pixels per inch. `legend` says whether the colours are explained; by default
+        where there are two of them (`signed`), or several maps.
         """
         import numpy
 
         from .files import write_whole
         from .images import save_picture
+        from .rendering.drawn import sheet_of
+        from .rendering.vector import DPI, SUFFIXES, save_figure
 
         path = _checked_path(path)
         if path.suffix == ".npy":
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
-        return save_picture(self._drawn(image, index, which, signed=signed, **style), path)
+        cells = self._cells(image, index, which, signed=signed, preprocess=preprocess)
+        shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
+        if path.suffix.lower() in SUFFIXES:
+            return save_figure(cells, path, dpi=DPI if dpi is None else dpi, legend=shown, **style)
+        return save_picture(sheet_of(cells, legend=shown, **style), path, dpi=dpi)
+
+    def grids(self, index: int, *, signed: bool = False) -> npt.NDArray[np.float32]:
+        """One sample's maps on the layer's own grid, the largest magnitude of each 1: (maps, *grid).
+
+        >>> Heatmap(torch.rand(2, 4, 4), (8, 8), "layer", "method").grids(0).shape
+        (1, 4, 4)
+        """
+        weights = self.weights[index].detach().float()
+        shown = weights if signed else weights.clamp_min(0) if self.keeps_sign else weights.abs()
+        shown = shown if "map" in self.axes else shown.unsqueeze(0)
+        largest = shown.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
+        return (shown / largest.reshape(-1, *[1] * (shown.ndim - 1))).cpu().numpy()
+
+    def _cells(
+        self, image: Any, index: int | None, which: int | None, *, signed: bool, preprocess: Any = None
+    ) -> list[list[Cell]]:
+        """What is drawn: a row per sample, a cell per map."""
+        from .rendering.drawn import Cell
+
+        samples = range(len(self)) if index is None else [index]
+        maps = range(self._several) if which is None else [which]
+        images = _one_each([self._photograph(one) for one in samples] if image is None else image, samples)
+        return [
+            [
+                Cell(
+                    self._title(sample, number) if len(maps) > 1 else "",
+                    self._heat(under, sample, self._named(number), signed=signed, preprocess=preprocess),
+                    under,
+                )
+                for number in maps
+            ]
+            for sample, under in zip(samples, images, strict=True)
+        ]
+
+    def _photograph(self, index: int) -> Image | None:
+        """The photograph that the heatmap has of a sample."""
+        (index,) = chosen_samples([index], len(self))
+        return None if self.crops is None else self.crops[index].photograph
+
+    def _picture(self, image: Any, index: int) -> Any:
+        """What is drawn on: what the caller gave, or the photograph that the heatmap has."""
+        kept = self._photograph(index) if image is None else image
+        if kept is None:
+            raise InputError("A picture of a map needs the image that it lies on: give one, or save the map alone.")
+        return kept
+
+    def _heat(self, image: Any, index: int, which: int | None, *, signed: bool, preprocess: Any = None) -> Heat:
+        """One map with all that is needed to draw it."""
+        from .images import as_photograph
+        from .preprocessing import crop_of
+        from .rendering.drawn import Heat
+
+        fine = self._one(index, which, signed=signed)
+        if preprocess is not None and image is not None:
+            self._check_flat()
+            crop: Crop | None = crop_of(preprocess, as_photograph(image))
+        else:
+            crop = self.crops[index] if self.crops is not None else None
+        grid = self.grids(index, signed=signed)[which or 0]
+        return Heat(grid, fine.detach().cpu().numpy(), signed, crop)
+
+    def _named(self, which: int) -> int | None:
+        """The place of a map among several; None of the only one."""
+        return None if "map" not in self.axes and which == 0 else which
+
+    def _check_flat(self) -> None:
+        if len(self.size) != 2 or "frame" in self.axes:
+            raise InputError(f"A map with the axes {', '.join(self.axes[1:])} lies on no photograph: leave this out.")
 
     @property
     def _several(self) -> int:
         """How many maps each sample has."""
         return self.weights.shape[1] if "map" in self.axes else 1
-
-    def _drawn(self, image: Any, index: int | None, which: int | None, **style: Any) -> Image:
-        """All maps, or those that are asked for, as one picture."""
-        samples = range(len(self)) if index is None else [index]
-        maps = range(self._several) if which is None else [which]
-        images = _one_each(image, samples)
-        rows = [
-            [self._picture(under, sample, number, **style) for number in maps]
-            for sample, under in zip(samples, images, strict=True)
-        ]
-        if len(rows) == 1 and len(rows[0]) == 1:
-            return rows[0][0]
-        from .rendering.grid import grid
-
-        titles = [[self._title(sample, number) for number in maps] for sample in samples]
-        return grid(
-            rows,
-            titles=titles if any(map(any, titles)) else None,
-            row_labels=[f"sample {sample}" for sample in samples] if len(rows) > 1 else None,
-            cell_height=min(rows[0][0].height, HIGHEST) if len(rows) > 1 else rows[0][0].height,
-        )
-
-    def _picture(self, image: Image | None, index: int, which: int, *, signed: bool, **style: Any) -> Image:
-        chosen = None if "map" not in self.axes and which == 0 else which
-        if image is not None:
-            return self.overlay(image, index, which=chosen, signed=signed, **style)
-        from .rendering.overlay import colorize
-
-        heat = self._one(index, chosen, signed=signed).cpu().numpy()
-        return colorize(heat, signed=signed, **_checked_style(style, colorize))
 
     def _title(self, index: int, which: int) -> str:
         """What one of several maps is called: by its class, or by its place."""
@@ -307,7 +395,6 @@ class Heatmap:
 
 
 MOST_SHOWN = 8  # samples that a notebook shows of a larger batch
-HIGHEST = 360  # pixels of a sample's picture among others
 
 
 def _in_groups(listed: list[Any], size: int) -> list[Any]:
@@ -333,17 +420,6 @@ def _one_each(image: Any, samples: Sequence[int]) -> list[Any]:
     raise InputError(
         f"There are {len(samples)} samples and {given}: give a list of one per sample, or choose a sample with index=."
     )
-
-
-def _checked_style(style: dict[str, Any], draws: Any) -> dict[str, Any]:
-    """Refuse a setting of drawings that there is not, with what there is."""
-    known = [name for name, one in inspect.signature(draws).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    for name in style:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"take {', '.join(known)}."
-            raise InputError(f"A drawing has no setting {name!r}: {hint}", field=name)
-    return style
 
 
 @lru_cache(maxsize=64)

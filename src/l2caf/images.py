@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from .errors import FileError, ImageError
+from .errors import FileError, ImageError, InputError
 from .files import write_whole
 
 SUFFIXES = frozenset(
@@ -166,12 +166,15 @@ def _reason(error: Exception) -> str:
     return str(error).strip().rstrip(".").splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
-    """Save a picture in the format that the suffix names, whole or not at all."""
+def save_picture(picture: Image.Image, path: str | os.PathLike[str], *, dpi: float | None = None) -> Path:
+    """Save a picture in the format that the suffix names, whole or not at all; `dpi` says how large it is in print."""
     path = Path(path)
-    if path.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".pdf"}:
+    if path.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif"}:
         raise FileError(f"'{path}' names no picture format; end it in .png, .jpg or .webp.")
+    if dpi is not None and (isinstance(dpi, bool) or not isinstance(dpi, int | float) or not 10 <= dpi <= 4800):
+        raise InputError(f"The dpi is {dpi!r}; give pixels per inch, such as 300.", field="dpi")
     with write_whole(path) as temporary:
         # Flat colours and thin lines suffer at Pillow's default of 75; other formats ignore the number.
-        picture.save(temporary, quality=92)
+        options: dict[str, Any] = {} if dpi is None else {"dpi": (dpi, dpi)}
+        picture.save(temporary, quality=92, **options)
     return path

@@ -100,7 +100,8 @@ def test_heat_is_drawn_on_the_upright_photograph(tmp_path: Path, kind: str) -> N
     heat = torch.zeros(1, 4, 4)
     heat[0, 0, 0] = 1
     with Image.open(file) as opened:
-        drawn = Heatmap(heat, (4, 4), "layer", "method").overlay(opened)
+        size = open_image(file).size[::-1]
+        drawn = Heatmap(heat, size, "layer", "method").overlay(opened)
         assert np.array_equal(np.asarray(drawn), np.asarray(overlay(open_image(file), heat[0].numpy())))
 
 

@@ -56,23 +56,23 @@ def stopped_at(request: ExplainRequest, number: int) -> None:
 
 
 class Page(HTMLParser):
-    """The links of a page, and its rows as text."""
+    """The links of a page, and its cards as text."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.links: list[str] = []
-        self.rows: list[str] = []
+        self.cards: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "a":
             self.links.append(os.fsdecode(unquote_to_bytes(str(dict(attrs)["href"]))))
-        if tag == "tr":
-            self.rows.append("")
+        if ("class", "card") in attrs:
+            self.cards.append("")
 
     def handle_data(self, data: str) -> None:
-        if self.rows:
-            self.rows[-1] += f" {data}"
+        if self.cards:
+            self.cards[-1] += f" {data}"
 
 
 def test_stopped_again_and_again_it_draws_each_picture_once(request_of: ExplainRequest) -> None:
@@ -238,12 +238,12 @@ class TestCommand:
         page = Page(tmp_path / "out" / PAGE)
         assert sorted(Path(link).name for link in page.links) == sorted(drawn(tmp_path / "out"))
         assert all((tmp_path / "out" / link).is_file() for link in page.links)
-        assert len(page.rows) == 1 + COUNT + 1
-        for words in page.rows[1:-1]:
+        assert len(page.cards) == COUNT + 1
+        for words in page.cards:
             assert "class " in words
             assert "exact" in words
-        assert "1 files could not be read" in page.rows[-1]
-        assert "bad.png" in page.rows[-1]
+        assert "1 files could not be read" in page.cards[-1]
+        assert "bad.png" in page.cards[-1]
 
     def test_exit_codes(self, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert self.call(made, tmp_path / "out", str(made)) == 0

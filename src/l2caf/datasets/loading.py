@@ -18,7 +18,7 @@ from PIL import Image
 
 from ..boxes import Boxes
 from ..errors import InputError, L2cafError
-from ..preprocessing import Input, Prepared
+from ..preprocessing import Crop, Input, Prepared
 from .dataset import Sample, open_sample
 
 
@@ -41,6 +41,7 @@ class _Loaded(NamedTuple):
     input: Input
     boxes: Boxes
     picture: Image.Image | None
+    crop: Crop | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,7 @@ class Batch:
     each       their inputs (3, H, W) as arrays, which become a tensor where the network runs
     boxes      (n, 4) of each, in pixels of the input; none where they cannot follow the user's own preprocessing
     pictures   what the network saw of each; empty if not asked for
+    crops      where that lies on each photograph; None where only the user's own function knows
     bad        the samples of this stretch that are left out
     """
 
@@ -61,6 +63,7 @@ class Batch:
     each: tuple[Input, ...]
     boxes: list[Boxes]
     pictures: list[Image.Image]
+    crops: tuple[Crop | None, ...]
     bad: tuple[Bad, ...]
 
     def __len__(self) -> int:
@@ -87,6 +90,7 @@ class Batch:
             self.each[cut],
             self.boxes[cut],
             self.pictures[cut],
+            self.crops[cut],
             bad=(),
         )
 
@@ -167,7 +171,7 @@ def _load(sample: Sample, prepares: Prepares, pictures: bool) -> _Loaded | str:
     except L2cafError as error:
         return str(error)
     # A picture that nobody wants must not wait in memory.
-    return _Loaded(seen.input, mapped, seen.view if pictures else None)
+    return _Loaded(seen.input, mapped, seen.view if pictures else None, seen.crop)
 
 
 def _batch(start: int, samples: Sequence[Sample], results: list[_Loaded | str]) -> Batch:
@@ -185,5 +189,6 @@ def _batch(start: int, samples: Sequence[Sample], results: list[_Loaded | str]) 
         each=tuple(result.input for _, result in seen),
         boxes=[result.boxes for _, result in seen],
         pictures=[result.picture for _, result in seen if result.picture is not None],
+        crops=tuple(result.crop for _, result in seen),
         bad=tuple(bad),
     )

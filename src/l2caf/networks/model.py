@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from ..errors import InputError, L2cafError, LayerError, NetworkError, first_line
+from ..explanation import explain
+from ..heatmap import Heatmap
 from ..images import as_photograph
+from ..objectives.objective import Objective
 from ..preprocessing import Input, Prepared, Preprocess, Preprocessing, WholePreprocessing, check_view
 from ..recorder import Recording, record
 from ..recording.borrow import unwrap
@@ -21,6 +25,7 @@ from .class_names import Prediction, class_index, class_name, prediction_of, pre
 from .classifier import without_classifier
 from .identity import code_of, construction_of, hash_of, own_code_of, preprocessing_of, weights_of
 
+Photograph = str | os.PathLike[str] | Image.Image
 Weights = Literal["trained", "random", "as given"]
 
 
@@ -162,6 +167,42 @@ class Model:
         first = next(self.network.parameters(), None)
         halved = first is not None and first.dtype == torch.bfloat16 and inputs.is_floating_point()
         return inputs.to(self.device, torch.bfloat16 if halved else None)
+
+    def explain(
+        self,
+        photographs: Photograph | Sequence[Photograph],
+        *,
+        objective: Objective | Callable[[Tensor], Tensor] | None = None,
+        **options: Any,
+    ) -> Heatmap:
+        """Show where the network looked in photographs: one or several, paths or PIL images.
+
+        `options` are those of `l2caf.explain`. The heatmap knows the photographs and what of them the network saw, so
+        that `heatmap.save("where.png")` draws on the whole photograph, in the right place.
+        """
+        several = [photographs] if isinstance(photographs, str | os.PathLike | Image.Image) else [*photographs]
+        if not several:
+            raise InputError("There are no photographs to explain: give at least one.")
+        opened = [as_photograph(one) for one in several]
+        prepared = [self._guarded(one) for one in opened]
+        sizes = {one.input.shape[1:] for one in prepared}
+        if len(sizes) > 1:
+            raise InputError(
+                f"The photographs become inputs of {len(sizes)} different sizes, which fit into no batch: explain them"
+                " one by one."
+            )
+        inputs = self.batch([one.input for one in prepared])
+        found = explain(self.network, inputs, objective=objective, **options)
+        crops = tuple(
+            replace(one.crop, photograph=image)
+            for one, image in zip(prepared, opened, strict=True)
+            if one.crop is not None
+        )
+        if len(crops) != len(opened):
+            return found
+        if isinstance(found, tuple):  # several layers, or several calls of one
+            return tuple(replace(one, crops=crops) for one in found)  # type: ignore[return-value]
+        return replace(found, crops=crops)
 
     def run(
         self,

@@ -41,9 +41,9 @@ def checked_heat(heat: npt.ArrayLike, *, signed: bool, ndim: int = 2) -> Floats:
     return values.clip(-1 if signed else 0, 1)
 
 
-def colors_of(heat: Floats, *, signed: bool, colormap: str | None = None) -> Bytes:
+def colors_of(heat: Floats, *, signed: bool, cmap: str | None = None) -> Bytes:
     """Colours (..., 3) of checked heat; signed heat has 0 in the middle of the colour map."""
-    table = _two_colors() if signed and colormap is None else _table(colormap or UNSIGNED)
+    table = _two_colors() if signed and cmap is None else _table(cmap or UNSIGNED)
     position = (heat + 1) / 2 if signed else heat
     # Rounded to the nearest of 256 entries while still float: a cast alone would wrap at 256.
     return table[np.rint(position * 255).clip(0, 255).astype(np.intp)]
@@ -66,6 +66,10 @@ def _two_colors() -> Bytes:
 def _table(name: str) -> Bytes:
     import matplotlib
 
+    if not isinstance(name, str):
+        raise InputError(
+            f"cmap is a {type(name).__name__}; give the name of a colour map, such as 'viridis'.", field="cmap"
+        )
     if name not in matplotlib.colormaps:
         near = get_close_matches(name, list(matplotlib.colormaps), n=3) or ["turbo", "viridis", "inferno"]
         raise InputError(f"There is no colour map '{name}'; try {', '.join(near)}.", field="cmap")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -17,6 +17,20 @@ if TYPE_CHECKING:
 INK, FAINT = "#1a1a1a", "#5f6368"
 # Told apart by people who see few colours, and in grey.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+
+
+class Look(NamedTuple):
+    """How a line is drawn, so that it is told from others by more than its colour."""
+
+    color: str
+    line: str
+    marker: str
+
+
+LOOKS = tuple(
+    Look(color, line, marker)
+    for color, line, marker in zip(COLORS, ("-", "--", "-.", ":", "-", "--", "-."), "os^DvPX", strict=True)
+)
 
 
 def figure(width: float, height: float) -> Figure:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from PIL import Image, ImageDraw
 
 from ..errors import InputError
+from ..files import printable
 from .marks import fitted, font
 
 GAP = 14
@@ -26,12 +27,14 @@ def grid(
     heading: str = "",
     caption: str = "",
     cell_height: int = 224,
+    legend: Cell = None,
 ) -> Image.Image:
     """Set rows of pictures into one white sheet, all in cells of one height.
 
     `titles` has one text per picture, in rows like them; `column_titles` stands above the columns and
     `row_labels` to the left. Rows may differ in length, and None leaves a cell empty. Long texts are
-    wrapped to two lines, then shortened; heading and caption take as many lines as they need.
+    wrapped to two lines, then shortened; heading and caption take as many lines as they need. `legend` is a picture of
+    what the colours mean, set below the rows.
 
     >>> black = Image.new("RGB", (40, 30))
     >>> sheet = grid([[black, black], [black]], column_titles=["before", "after"])
@@ -50,6 +53,8 @@ def grid(
         if titles:
             sheet.titles(titles[number], size=size)
         sheet.row(row, height=cell_height, label=row_labels[number] if row_labels else "", size=size)
+    if legend is not None:
+        sheet.legend(legend)
     sheet.paragraph(caption, size=size, color=FAINT)
     return sheet.draw()
 
@@ -77,12 +82,14 @@ class _Sheet:
     def paragraph(self, text: str, *, size: int, color: str, bold: bool = False) -> None:
         if not text:
             return
+        size = _in_one_line([text], size, bold=bold, widths=[self.width - 2 * GAP])
         for line in fitted(text, font(size, bold=bold), width=self.width - 2 * GAP, lines=8):
             self.texts.append(_Text(GAP, self.y, line, size, bold, color, "la"))
             self.y += _leading(size)
         self.y += GAP // 2
 
     def titles(self, titles: Sequence[str], *, size: int, bold: bool = False) -> None:
+        size = _in_one_line(titles, size, bold=bold, widths=self.columns)
         letters = font(size, bold=bold)
         broken = [fitted(text, letters, width=self.columns[i]) for i, text in enumerate(titles)]
         tallest = max((len(lines) for lines in broken), default=0)
@@ -106,6 +113,13 @@ class _Sheet:
                 self.pictures.append((x, self.y + (height - picture.height) // 2, picture))
         self.y += height + GAP
 
+    def legend(self, picture: Image.Image) -> None:
+        if picture.width > self.width - 2 * GAP:  # it may not make the sheet wider
+            height = max(1, round(picture.height * (self.width - 2 * GAP) / picture.width))
+            picture = picture.resize((self.width - 2 * GAP, height), Image.Resampling.LANCZOS)
+        self.pictures.append((GAP, self.y, picture))
+        self.y += picture.height + GAP // 2
+
     def draw(self) -> Image.Image:
         sheet = Image.new("RGB", (self.width, self.y), "white")
         for x, y, picture in self.pictures:
@@ -125,6 +139,15 @@ def _label_width(labels: Sequence[str], size: int, height: int) -> int:
     letters = font(size, bold=True)
     words = [letters.getlength(word) for label in labels for word in label.split()]
     return max(height // 2, min(math.ceil(max(words, default=0)), height))
+
+
+def _in_one_line(texts: Sequence[str], size: int, *, bold: bool, widths: Sequence[int]) -> int:
+    """A little smaller, where that spares every text its second line; else the size as it is."""
+    for smaller in range(size, max(11, round(size * 0.8)) - 1, -1):
+        letters = font(smaller, bold=bold)
+        if all(letters.getlength(printable(text)) <= width for text, width in zip(texts, widths, strict=False)):
+            return smaller
+    return size
 
 
 def _leading(size: int) -> int:

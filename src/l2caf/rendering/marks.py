@@ -14,8 +14,9 @@ from ..errors import InputError
 from ..files import printable
 from .colors import Floats
 
-PALETTE = ("#39ff6a", "#ffffff", "#ff4fd8", "#ffd23f", "#3fd8ff")
-"""The colours of boxes that name none, in turn: far from photographs and from each other."""
+PALETTE = ("#ffffff", "#ff4fd8", "#ffd23f", "#3fd8ff", "#39ff6a")
+"""The colours of boxes that name none, in turn; white first, which no heat has, and a dark rim tells it from clouds."""
+RIM = "#101010"
 
 
 class Box(NamedTuple):
@@ -30,16 +31,20 @@ class Box(NamedTuple):
 
 
 def draw_boxes(picture: Image.Image, boxes: Iterable[Box | Sequence[float]]) -> Image.Image:
-    """Draw each box by a line that lies inside it; what lies outside of the picture is cut off."""
+    """Draw each box by a line that lies inside it, between two dark rims; what is outside the picture is cut off."""
     picture = picture.copy()
     draw = ImageDraw.Draw(picture)
     width = line_width(picture.size)
     for number, given in enumerate(boxes):
-        box = _checked(given, picture.size)
+        box = checked_box(given, picture.size)
         color = _color(box.color or PALETTE[number % len(PALETTE)])
         x0, y0, x1, y1 = (round(edge) for edge in box[:4])
         # Pillow's rectangles include their last pixel, our boxes do not.
+        draw.rectangle((x0 - 1, y0 - 1, x1, y1), outline=RIM, width=1)
         draw.rectangle((x0, y0, x1 - 1, y1 - 1), outline=color, width=width)
+        inner = (x0 + width, y0 + width, x1 - 1 - width, y1 - 1 - width)
+        if inner[2] > inner[0] and inner[3] > inner[1]:
+            draw.rectangle(inner, outline=RIM, width=1)
         if box.label:
             _label(draw, box.label, corner=(x0, y0), color=color, size=max(11, picture.height // 24))
     return picture
@@ -70,10 +75,11 @@ def draw_contours(picture: Image.Image, heat: Floats, levels: Sequence[float]) -
 
 
 def line_width(size: tuple[int, int]) -> int:
-    return max(1, round(min(size) / 160))
+    return max(1, round(min(size) / 110))
 
 
-def _checked(given: Box | Sequence[float], size: tuple[int, int]) -> Box:
+def checked_box(given: Box | Sequence[float], size: tuple[int, int]) -> Box:
+    """A box that can be drawn on a picture of (width, height), or one sentence on why it cannot."""
     if not 4 <= len(given) <= 6:
         raise InputError(f"{tuple(given)} is no box; give x0, y0, x1, y1.")
     box = Box(*given)
@@ -117,11 +123,24 @@ def fitted(text: str, letters: ImageFont.FreeTypeFont, *, width: int, lines: int
     """Break a text into at most `lines` lines, none wider than `width`; an ellipsis says that it was cut."""
     broken: list[str] = []
     for paragraph in text.split("\n"):
-        broken += _wrapped(printable(paragraph), letters, width)
+        broken += _balanced(printable(paragraph), letters, width)
     kept = broken[:lines]
     if len(broken) > lines:
         kept[-1] += " …"
     return [_shortened(line, letters, width) for line in kept]
+
+
+def _balanced(paragraph: str, letters: ImageFont.FreeTypeFont, width: int) -> list[str]:
+    """Break into as few lines as there can be, of about one length: no word stands alone on the last."""
+    lines = _wrapped(paragraph, letters, width)
+    narrow = width
+    while len(lines) > 1 and narrow > width // 2:
+        narrow -= max(1, width // 40)
+        tried = _wrapped(paragraph, letters, narrow)
+        if len(tried) > len(lines) or any(letters.getlength(line) > narrow for line in tried):
+            break
+        lines = tried
+    return lines
 
 
 def _wrapped(paragraph: str, letters: ImageFont.FreeTypeFont, width: int) -> list[str]:

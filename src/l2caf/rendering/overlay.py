@@ -14,6 +14,7 @@ from ..images import as_photograph
 from .colors import Bytes, Floats, checked_heat, colors_of, resized
 from .marks import Box, draw_boxes, draw_contours
 
+ALPHA = 0.65  # at the hottest spot what lies under it can still be told
 Picture = Image.Image | npt.NDArray[np.uint8] | npt.NDArray[np.floating]
 
 
@@ -22,31 +23,34 @@ def overlay(
     heat: npt.ArrayLike,
     *,
     signed: bool = False,
-    colormap: str | None = None,
-    opacity: float = 0.65,
+    cmap: str | None = None,
+    alpha: float = ALPHA,
     contours: bool | Sequence[float] = False,
     boxes: Iterable[Box | Sequence[float]] = (),
+    seen: tuple[int, int, int, int] | None = None,
 ) -> Image.Image:
     """Lay heat (h, w) over an image of any size; the picture has the size of the image.
 
-    ``picture = (1 - a) image + a colour(heat)`` with ``a = opacity · ramp(|heat|)``, and ramp(0) = 0: where
+    ``picture = (1 - a) image + a colour(heat)`` with ``a = alpha · ramp(|heat|)``, and ramp(0) = 0: where
     there is no heat the image is untouched. Heat lies in [0, 1]; with `signed` in [-1, 1], what speaks for in
     warm and what speaks against in cool colours, over the image in grey, because a warm colour says nothing
-    on a red cup. `contours` draws the outlines at these levels (True: at 0.5); `boxes` are x0, y0, x1, y1,
-    half-open, in pixels of the image, or `Box` to name a colour.
+    on a red cup. `cmap` names a colour map of matplotlib. `contours` draws the outlines at these levels (True: at
+    0.5); `boxes` are x0, y0, x1, y1, half-open, in pixels of the image, or `Box` to name a colour. `seen` is such a box
+    too: what lies outside of it was not shown to the network, and is drawn pale.
 
     >>> overlay(np.zeros((32, 48), np.uint8), np.eye(7)).size
     (48, 32)
     """
-    if not 0 <= opacity <= 1:
-        raise InputError(f"The opacity is {opacity}; choose one from 0 (image only) to 1 (heat hides it).")
+    check_alpha(alpha)
     under = as_rgb(image)
     if signed:
         under = as_rgb(Image.fromarray(under).convert("L"))
     values = checked_heat(heat, signed=signed)
     values = resized(values, (under.shape[1], under.shape[0]))
-    picture = Image.fromarray(_blend(under, values, signed=signed, colormap=colormap, opacity=opacity))
-    levels = _levels(contours)
+    picture = Image.fromarray(_blend(under, values, signed=signed, cmap=cmap, alpha=alpha))
+    if seen is not None:
+        picture = _pale_outside(picture, seen)
+    levels = contour_levels(contours)
     if levels:
         picture = draw_contours(picture, np.abs(values) if signed else values, levels)
     return draw_boxes(picture, boxes)
@@ -56,21 +60,21 @@ def colorize(
     heat: npt.ArrayLike,
     *,
     signed: bool = False,
-    colormap: str | None = None,
+    cmap: str | None = None,
     size: tuple[int, int] | None = None,
 ) -> Image.Image:
     """Heat (h, w) as plain colours, at its own size or at `size` (width, height).
 
-    >>> colorize([[0.0, 1.0]], colormap="gray").getpixel((1, 0))
+    >>> colorize([[0.0, 1.0]], cmap="gray").getpixel((1, 0))
     (255, 255, 255)
     """
     values = checked_heat(heat, signed=signed)
     if size is not None:
         values = resized(values, size)
-    if signed and colormap is None:  # two colours that fade into white, since neither of them stands for 0
+    if signed and cmap is None:  # two colours that fade into white, since neither of them stands for 0
         white = np.full((*values.shape, 3), 255, np.uint8)
-        return Image.fromarray(_blend(white, values, signed=True, colormap=None, opacity=1))
-    return Image.fromarray(colors_of(values, signed=signed, colormap=colormap))
+        return Image.fromarray(_blend(white, values, signed=True, cmap=None, alpha=1))
+    return Image.fromarray(colors_of(values, signed=signed, cmap=cmap))
 
 
 def as_rgb(image: Picture) -> Bytes:
@@ -94,19 +98,32 @@ def as_rgb(image: Picture) -> Bytes:
     return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else pixels[:, :, :3]
 
 
-def _blend(under: Bytes, heat: Floats, *, signed: bool, colormap: str | None, opacity: float) -> Bytes:
-    ramp = _ramp(np.abs(heat))[:, :, None]
-    colours = colors_of(heat, signed=signed, colormap=colormap)
-    mixed = under * (1 - opacity * ramp) + colours * (opacity * ramp)
+def _blend(under: Bytes, heat: Floats, *, signed: bool, cmap: str | None, alpha: float) -> Bytes:
+    hides = alpha * ramp(np.abs(heat))[:, :, None]
+    colours = colors_of(heat, signed=signed, cmap=cmap)
+    mixed = under * (1 - hides) + colours * hides
     return np.rint(mixed).clip(0, 255).astype(np.uint8)
 
 
-def _ramp(heat: Floats) -> Floats:
-    """How much of the opacity a heat gets: nothing at 0, most of it from the middle on."""
+def check_alpha(alpha: float) -> None:
+    """Refuse an opacity that is none."""
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
+        raise InputError(f"The alpha is {alpha!r}; choose one from 0 (image only) to 1 (heat hides it).", field="alpha")
+
+
+def _pale_outside(picture: Image.Image, seen: tuple[int, int, int, int]) -> Image.Image:
+    pale = Image.blend(picture.convert("L").convert("RGB"), Image.new("RGB", picture.size, "white"), 0.45)
+    pale.paste(picture.crop(seen), seen[:2])
+    return pale
+
+
+def ramp(heat: Floats) -> Floats:
+    """How much of the alpha a heat gets: nothing at 0, most of it from the middle on."""
     return 1 - (1 - heat) ** 2
 
 
-def _levels(contours: bool | Sequence[float]) -> tuple[float, ...]:
+def contour_levels(contours: bool | Sequence[float]) -> tuple[float, ...]:
+    """The levels at which outlines are drawn."""
     if isinstance(contours, bool):
         return (0.5,) if contours else ()
     levels = tuple(float(level) for level in contours)

@@ -11,37 +11,51 @@ from PIL import Image, ImageDraw
 from ..errors import InputError
 from ..localization import boxes_of
 from .colors import colors_of
+from .legend import legend
 from .marks import Box, fitted, font
-from .overlay import overlay
+from .overlay import ALPHA, check_alpha, overlay
 
 BOX_LEVEL = 0.25  # of the greatest heat: what is above belongs to the object
+FAINT_SHARE = 0.4  # of the opacity, for a class that the network hardly sees
 
 
 @dataclass(frozen=True)
 class Style:
     """Colours and marks.
 
+    cmap    a colour map of matplotlib; None for turbo, and for two colours where there is a sign
+    alpha   how much of the picture the heat hides where it is greatest, from 0 to 1
     signed  what speaks for and what speaks against, in two colours
     box     the box around the largest region of `threshold` times the greatest heat or more
-    alpha   opacity of the map
     """
 
     cmap: str | None = None
     contours: bool = False
     box: bool = False
     signed: bool = False
-    alpha: float = 0.65
+    alpha: float = ALPHA
     threshold: float = BOX_LEVEL
 
     def check(self) -> None:
-        """Say at once, not after the work, that there is no such colour map."""
-        colors_of(np.zeros((1, 1), np.float32), signed=self.signed, colormap=self.cmap)
-        for name, most in (("alpha", 1.0), ("threshold", 0.99)):
-            if not 0 <= getattr(self, name) <= most:
-                raise InputError(f"{name} is {getattr(self, name)}: give a number from 0 to {most:g}.", field=name)
+        """Say at once, not after the work, that there is no such colour map, opacity or threshold."""
+        check_alpha(self.alpha)
+        if not 0 <= self.threshold < 1:
+            raise InputError(f"threshold is {self.threshold}: give a number from 0 to 0.99.", field="threshold")
+        colors_of(np.zeros((1, 1), np.float32), signed=self.signed, cmap=self.cmap)
 
-    def draw(self, view: Image.Image, heat: npt.NDArray[np.float32]) -> Image.Image:
-        """Lay heat (h, w) over the picture of what the network saw."""
+    def draw(
+        self,
+        view: Image.Image,
+        heat: npt.NDArray[np.float32],
+        *,
+        grid: npt.NDArray[np.float32] | None = None,
+        faint: bool = False,
+    ) -> Image.Image:
+        """Lay heat (h, w) over the picture of what the network saw.
+
+        grid   the same on the layer's own grid, which gives smoother colours; boxes are those of the heat
+        faint  for a class that the network hardly sees: full colours would claim more than there is
+        """
         found = box_of(heat, level=self.threshold) if self.box else None
         boxes: list[Box] = []
         if found is not None:
@@ -51,13 +65,18 @@ class Style:
             boxes = [Box(x0 * across, y0 * down, x1 * across, y1 * down)]
         return overlay(
             view,
-            heat,
+            heat if grid is None else grid,
             signed=self.signed,
-            colormap=self.cmap,
-            opacity=self.alpha,
+            cmap=self.cmap,
+            alpha=self.alpha * (FAINT_SHARE if faint else 1),
             contours=self.contours,
             boxes=boxes,
         )
+
+    @property
+    def legend(self) -> Image.Image:
+        """What the colours mean."""
+        return legend(signed=self.signed, cmap=self.cmap, size=16)
 
 
 def box_of(heat: npt.NDArray[np.float32], *, level: float = BOX_LEVEL) -> tuple[int, int, int, int] | None:

@@ -53,12 +53,11 @@ def as_html(strip: Strip) -> str:
     """One row of pictures; a neighbour of another class has its name in red."""
     figures = "".join(
         f"<figure><img alt='{escape(name, quote=True)}' src='{embedded(picture)}'><figcaption>"
-        f"{'query: ' if place == 0 else ''}<span{'' if right else ' style=color:#d93025'}>{escape(name)}</span>"
+        f"{'query: ' if place == 0 else ''}<span{'' if right else ' class=wrong'}>{escape(name)}</span>"
         "</figcaption></figure>"
         for place, (picture, name, right) in enumerate(zip(strip.pictures, strip.classes, strip.right, strict=True))
     )
-    columns = f"grid-template-columns: repeat({len(strip.pictures)}, minmax(0, 160px))"
-    return f"<div class=tile style='{columns}'>{figures}</div>"
+    return f"<div class='tile strip'>{figures}</div>"
 
 
 def _spread(places: np.ndarray, count: int) -> list[int]:

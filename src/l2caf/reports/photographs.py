@@ -33,22 +33,19 @@ def write_list(
     path: Path, listed: Sequence[Listed], failed: Mapping[str, str], *, title: str, settings: Mapping[str, str]
 ) -> Path:
     """Write the page beside the pictures: it links to them, and holds none of them itself."""
-    rows = "".join(_row(one) for one in listed)
-    head = "".join(f"<th>{word}</th>" for word in ("photograph", "predicted", "maps", "outcome", "picture"))
-    table = f"<div class=wide><table class=list><tr>{head}</tr>{rows}</table></div>"
-    return write_page(path, [_STYLE, table, unread(failed)], title=title, settings=settings)
+    cards = f"<div class=cards>{''.join(_card(one) for one in listed)}</div>"
+    return write_page(path, [cards, unread(failed)], title=title, settings=settings)
 
 
-_STYLE = """<style>
-.list th, .list td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-.list img { height: 120px; max-width: 240px; object-fit: contain; }
-</style>"""
-
-
-def _row(one: Listed) -> str:
-    pictures = " ".join(_linked(path) for path in one.pictures)
-    cells = (one.photograph, one.predicted, ", ".join(one.about), ", ".join(one.outcomes))
-    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}<td>{pictures}</td></tr>"
+def _card(one: Listed) -> str:
+    words = {
+        "photograph": one.photograph,
+        "predicted": one.predicted,
+        "maps": ", ".join(one.about),
+        "outcome": ", ".join(one.outcomes),
+    }
+    lines = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in words.items() if value)
+    return f"<div class=card>{''.join(_linked(path) for path in one.pictures)}<dl>{lines}</dl></div>"
 
 
 def _linked(path: Path) -> str:

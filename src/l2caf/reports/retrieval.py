@@ -41,13 +41,12 @@ def write_retrieval_report(
 
 
 def _retrieval(result: RetrievalResult) -> str:
-    cells = "".join(f"<td>{escape(shown(result.retrieval[measure]))}</td>" for measure in RETRIEVAL_MEASURES)
+    cells = [shown(result.retrieval[measure]) for measure in RETRIEVAL_MEASURES]
     note = (
         f"{result.comparison.images} images of {result.classes} classes, each sought among all others; NMI with as many"
         " clusters of k-means as there are classes. Per cent, with 95 % intervals."
     )
-    head = ["", *RETRIEVAL_MEASURES.values()]
-    return table(head, [f"<tr><td>this network</td>{cells}</tr>"]) + f"<p class=note>{escape(note)}</p>"
+    return table(["", *RETRIEVAL_MEASURES.values()], [["this network", *cells]]) + f"<p class=note>{escape(note)}</p>"
 
 
 def _retrieved(result: RetrievalResult, found: Sequence[Strip]) -> list[str]:
@@ -61,18 +60,13 @@ def _retrieved(result: RetrievalResult, found: Sequence[Strip]) -> list[str]:
 
 def _published(result: RetrievalResult) -> str:
     rows = [
-        "<tr>"
-        + "".join(
-            f"<td>{escape(str(cell))}</td>"
-            for cell in (
-                f"{row.method}, {row.backbone}, {row.loss}",
-                row.r1,
-                row.nmi,
-                row.loc,
-                f"{row.margin:+.2f}",
-            )
-        )
-        + "</tr>"
+        [
+            f"{row.method}, {row.backbone}, {row.loss}",
+            str(row.r1),
+            str(row.nmi),
+            str(row.loc),
+            f"{row.margin:+.2f}",
+        ]
         for row in result.published
     ]
     if not rows:

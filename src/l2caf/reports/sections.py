@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import cycle
 
 from ..evaluation.scores import MEASURES, Foreground, ScoreComparison
 from ..methods.table import METHODS
-from ..rendering.figures import COLORS, figure, plain
-from .page import shown, svg, table
+from ..rendering.figures import COLORS, LOOKS, figure, plain
+from .page import Cell, shown, svg, table
 from .tiles import Tile, embedded
 
 
@@ -21,11 +20,8 @@ def scores(compared: ScoreComparison, note: str) -> str:
     head = ["", *(MEASURES[measure] for measure in measures)]
     rows = []
     for name, found in compared.methods.items():
-        cells = [
-            f"<td{' class=best' if found.measures[m].value == best[m] else ''}>{escape(shown(found.measures[m]))}</td>"
-            for m in measures
-        ]
-        rows.append(f"<tr><td>{escape(METHODS.title(name))}</td>{''.join(cells)}</tr>")
+        cells = [Cell(shown(found.measures[m]), best=found.measures[m].value == best[m]) for m in measures]
+        rows.append([Cell(METHODS.title(name)), *cells])
     return f"{table(head, rows)}<p class=note>{escape(note)}</p>"
 
 
@@ -39,16 +35,15 @@ def note_on_scores(compared: ScoreComparison) -> str:
 
 def differences(compared: ScoreComparison) -> str:
     """Every two methods on the same images."""
-    rows: dict[tuple[str, str], dict[str, str]] = {}
+    rows: dict[tuple[str, str], dict[str, Cell]] = {}
     for row in compared.differences:
-        marked = " class=best" if row.told_apart else ""
         words = f"{row.points.value:+.1f} ({row.points.low:+.1f} to {row.points.high:+.1f})"
-        rows.setdefault((row.ours, row.theirs), {})[row.measure] = f"<td{marked}>{words}</td>"
+        rows.setdefault((row.ours, row.theirs), {})[row.measure] = Cell(words, best=row.told_apart)
     if not rows:
         return "<p class=note>Only one method was measured.</p>"
     measures = list(next(iter(rows.values())))
     lines = [
-        f"<tr><td>{escape(METHODS.title(ours))} − {escape(METHODS.title(theirs))}</td>{''.join(cells.values())}</tr>"
+        [Cell(f"{METHODS.title(ours)} − {METHODS.title(theirs)}"), *cells.values()]
         for (ours, theirs), cells in rows.items()
     ]
     note = "Points, with 95 % intervals of the paired difference; bold where the interval leaves zero out."
@@ -56,16 +51,32 @@ def differences(compared: ScoreComparison) -> str:
 
 
 def curve(compared: ScoreComparison) -> str:
-    """Located images against the threshold."""
-    made = figure(7.5, 3.6)
+    """Located images against the threshold; methods with the very same curve share one line and its label."""
+    together: dict[tuple[float, ...], list[str]] = {}
+    for name, found in compared.methods.items():
+        together.setdefault(tuple(found.curve), []).append(METHODS.title(name))
+    made = figure(5.6, 3.2 + 0.22 * len(together))
     axes = made.add_subplot()
     shares = [100 * share for share in compared.thresholds]
-    for (name, found), color in zip(compared.methods.items(), cycle(COLORS), strict=False):
-        axes.plot(shares, found.curve, marker="o", markersize=3.5, color=color, label=METHODS.title(name))
+    for number, ((values, titles), look) in enumerate(zip(together.items(), cycle(LOOKS), strict=False)):
+        # The later a line is drawn the thinner it is, so that what lies under it shows at its sides.
+        width = max(1.2, 4.2 - 0.8 * number)
+        label = " = ".join(titles)
+        axes.plot(
+            shares,
+            values,
+            color=look.color,
+            linestyle=look.line,
+            marker=look.marker,
+            linewidth=width,
+            markersize=max(4.0, 8.5 - number),
+            markerfacecolor="white",
+            label=label,
+        )
     axes.set_xlabel("threshold, % of the maximum")
     axes.set_ylabel("boxes with IoU ≥ 0.5, %")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=9)
+    made.legend(loc="outside lower left", frameon=False, fontsize=9, handlelength=4)
     plain(axes)
     return svg(made)
 
@@ -74,7 +85,7 @@ def histogram(covered: Foreground | None) -> str:
     """How much of the pictures the boxes cover."""
     if covered is None:
         return ""
-    made = figure(7.5, 2.8)
+    made = figure(5.6, 2.6)
     axes = made.add_subplot()
     edges = covered.edges
     shares = [100 * share for share in covered.share_of_images]
@@ -111,8 +122,8 @@ def telling_images(compared: ScoreComparison, gallery: Mapping[str, list[Tile]])
         parts.append(f"<h2>{escape(heading[0].upper() + heading[1:])}</h2>")
         parts.append(
             f"<p class=note>By the IoU of {escape(METHODS.title(methods[0]))} at "
-            f"{100 * compared.threshold:.0f} % of the maximum. <span class=green>Green</span>: ground truth. "
-            "<span class=blue>Blue</span>: the box of the map.</p>"
+            f"{100 * compared.threshold:.0f} % of the maximum. <span class=truth>White</span>: ground truth. "
+            "<span class=found>Pink</span>: the box of the map.</p>"
             if heading in ("best", "worst")
             else "<p class=note>The largest distance between the IoUs of two methods.</p>"
         )
@@ -121,11 +132,18 @@ def telling_images(compared: ScoreComparison, gallery: Mapping[str, list[Tile]])
 
 
 def _tile(tile: Tile, methods: Sequence[str]) -> str:
-    columns = math.ceil(len(methods) / math.ceil(len(methods) / 5))
     figures = "".join(
         f"<figure><img alt='{escape(METHODS.title(name), quote=True)}' src='{embedded(picture)}'>"
-        f"<figcaption>{escape(METHODS.title(name))}: IoU {iou:.2f}</figcaption></figure>"
+        f"<figcaption>{escape(METHODS.title(name))}: IoU&nbsp;{iou:.2f}</figcaption></figure>"
         for name, picture, iou in zip(methods, tile.pictures, tile.ious, strict=True)
     )
-    grid = f"grid-template-columns: repeat({columns}, minmax(0, 200px))"
-    return f"<div class=name>{escape(tile.name)}</div><div class=tile style='{grid}'>{figures}</div>"
+    return f"<div class=name>{escape(tile.name)}</div>{_classes(tile)}<div class=tile>{figures}</div>"
+
+
+def _classes(tile: Tile) -> str:
+    """What the image shows and what the network took it for, in red where these are not the same."""
+    parts = [f"class: {escape(tile.truth)}"] if tile.truth else []
+    if tile.predicted:
+        marked = " class=wrong" if tile.right is False else ""
+        parts.append(f"seen as: <span{marked}>{escape(tile.predicted)}</span>")
+    return f"<small>{' · '.join(parts)}</small>" if parts else ""

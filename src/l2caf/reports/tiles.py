@@ -20,20 +20,30 @@ from ..rendering.marks import Box
 from ..rendering.overlay import overlay
 
 if TYPE_CHECKING:
+    from ..datasets.loading import Batch
+    from ..networks.class_names import Prediction
     from ..networks.model import Model
 
-TRUTH, OURS = "#00c853", "#2979ff"  # green and blue
+TRUTH, OURS = "#ffffff", "#ff4fd8"  # white and pink, which no heat has
 SHOWN = 6  # images in a section
 FILLING = 0.7  # the share of the picture from which on an object fills it
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One image under every method: pictures and IoUs in the order of the methods."""
+    """One image under every method: pictures and IoUs in the order of the methods.
+
+    truth       the class of the image; empty where it has none
+    predicted   what the network takes it for; empty where it names no classes
+    right       whether these are the same class; None where they cannot be compared
+    """
 
     name: str
     pictures: list[Image.Image]
     ious: list[float]
+    truth: str = ""
+    predicted: str = ""
+    right: bool | None = None
 
 
 def sections(tables: Mapping[str, MethodTable], place: int) -> dict[str, list[str]]:
@@ -62,15 +72,30 @@ def tiles(
     for batch in batches(samples, work.seen_by(model), SHOWN, pictures=True):
         if not len(batch):
             continue
-        maps = maps_of(work.heatmaps(model, batch))
+        heatmaps = work.heatmaps(model, batch)
+        maps = maps_of(heatmaps)
+        predicted = _predicted(model, batch)
         for index, name in enumerate(batch.names):
             pictures = []
-            for heat in maps:
+            for heatmap, heat in zip(heatmaps, maps, strict=True):
                 boxes = _drawn(batch.boxes[index], TRUTH) + _drawn(boxes_of(heat[index], (THRESHOLD,)), OURS)
-                pictures.append(overlay(batch.pictures[index], heat[index], boxes=boxes))
+                pictures.append(overlay(batch.pictures[index], heatmap.grids(index)[0], boxes=boxes))
             row = next(iter(tables.values())).images.index(name)
-            found.append(Tile(name, pictures, [float(table.iou[row, place]) for table in tables.values()]))
+            ious = [float(table.iou[row, place]) for table in tables.values()]
+            label, best = batch.labels[index], predicted[index]
+            same = getattr(work, "labels_are_classes", False)
+            known = label is not None and (label in dataset.class_names or not same)
+            truth = "" if label is None else dataset.class_name(label) if known else model.class_name(label)
+            right = label == best.index if same and best and label is not None else None
+            found.append(Tile(name, pictures, ious, truth, str(best or ""), right))
     return found
+
+
+def _predicted(model: Model, batch: Batch) -> list[Prediction | None]:
+    """What the network takes each image for; None where its output is no row of scores."""
+    if model.embedding:
+        return [None] * len(batch)
+    return model.predictions(model.run(batch.inputs).output)
 
 
 def _drawn(boxes: Iterable[Sequence[float]], color: str) -> list[Box]:

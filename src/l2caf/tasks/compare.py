@@ -57,6 +57,7 @@ class Answer:
     outcome: Outcome | None = None
     solver: str = ""
     refusal: str = ""
+    grids: tuple[npt.NDArray[np.float32], ...] = field(default=(), repr=False)  # both on the layer's grid, to draw from
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -91,6 +92,7 @@ class Comparison:
             heading=heading,
             caption="  ·  ".join(filter(None, [about, self.network, f"layer {self.layer}"])),
             cell_height=cell_height,
+            legend=style.legend,
         )
 
 
@@ -176,10 +178,11 @@ def _asked(title: str, method: Method, head: Head) -> Answer:
     except (MethodError, OutputError) as error:  # it does not fit this network, others may
         return Answer(title, refusal=str(error))
     shown, signed = (maps[0].cpu().float().numpy() for maps in (heatmap.maps, heatmap.signed))
+    grids = tuple(heatmap.grids(0, signed=sign)[0] for sign in (False, True))
     solution = heatmap.solution
     if solution.is_formula:
-        return Answer(title, shown, signed)
-    return Answer(title, shown, signed, outcome=solution.outcomes(0)[0], solver=solution.solver)
+        return Answer(title, shown, signed, grids=grids)
+    return Answer(title, shown, signed, outcome=solution.outcomes(0)[0], solver=solution.solver, grids=grids)
 
 
 def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:
@@ -190,4 +193,4 @@ def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:
         return note(f"no map: {one.outcome.sentence}", view.size)
     if not heat.any():
         return note(EMPTY, view.size)
-    return style.draw(view, heat)
+    return style.draw(view, heat, grid=one.grids[style.signed])

@@ -90,12 +90,13 @@ def where_it_looked(model: Model, path: Path) -> Exhibit:
     method = Question().settled(model).as_method(model)
     found = [explain_image(model, sample(name), method) for name in SAMPLES]
     picture = grid(
-        [[one.view for one in found], [Style().draw(one.view, one.maps[0].heat) for one in found]],
+        [[one.view for one in found], [one.maps[0].drawn(one.view, Style()) for one in found]],
         column_titles=[str(one.prediction) for one in found],
         row_labels=["what it saw", "where it looked"],
         heading="Where did it look?",
         caption="The places that keep the network's prediction; no class was named.",
         cell_height=256,
+        legend=Style().legend,
     )
     save_picture(picture, path)
     return Exhibit(path, f"where the network looked in {len(found)} photographs, no class named", {})
@@ -111,7 +112,7 @@ def each_its_own(model: Model, path: Path) -> Exhibit:
         for name, share in zip(CLASSES, row, strict=True)
     }
     picture = grid(
-        [[row.view, *(Style().draw(row.view, one.heat) for one in row.maps)] for row in rows],
+        [[row.view, *(one.drawn(row.view, Style()) for one in row.maps)] for row in rows],
         titles=[
             [
                 "photograph",
@@ -124,6 +125,7 @@ def each_its_own(model: Model, path: Path) -> Exhibit:
         caption="The share of each map's energy on the half that holds its object. The published objective"
         " follows what all classes have in common; on centred scores each class finds its own object.",
         cell_height=224,
+        legend=Style().legend,
     )
     save_picture(picture, path)
     return Exhibit(path, f"two objects: the maps of {CLASSES[0]} and {CLASSES[1]}, each on its own", measured)
@@ -134,11 +136,11 @@ def for_and_against(model: Model, path: Path) -> Exhibit:
     found = _about_both(model, Question(classes=CLASSES), signed=True)
     style = Style(signed=True)
     picture = grid(
-        [[found.view, *(style.draw(found.view, one.heat) for one in found.maps)]],
+        [[found.view, *(one.drawn(found.view, style) for one in found.maps)]],
         titles=[["photograph", *CLASSES]],
         heading="What speaks for a class, and what against it?",
-        caption="Warm: for. Cool: against.",
         cell_height=224,
+        legend=style.legend,
     )
     save_picture(picture, path)
     return Exhibit(path, "what speaks for each class (warm) and against it (cool)", {})
@@ -156,11 +158,12 @@ def layer_by_layer(model: Model, path: Path) -> Exhibit:
     image = sample("cup")
     found = [explain_image(model.whole(), image, Question().as_method(), layer=layer or None) for layer in DEPTHS]
     picture = grid(
-        [[found[0].view, *(Style().draw(one.view, one.maps[0].heat) for one in found)]],
+        [[found[0].view, *(one.maps[0].drawn(one.view, Style()) for one in found)]],
         titles=[["photograph", *DEPTHS.values()]],
         heading="How does it come about?",
         caption="Class-oblivious maps at earlier layers are finer, and found by descent; the last is exact.",
         cell_height=224,
+        legend=Style().legend,
     )
     save_picture(picture, path)
     return Exhibit(path, "the same photograph at earlier layers", {})

@@ -31,6 +31,8 @@ class Map:
     steps: int = 0
     evaluations: int = 0
     box: tuple[int, int, int, int] | None = None  # around the hottest region, in pixels of the network's input
+    grid: npt.NDArray[np.float32] | None = field(default=None, repr=False)  # on the layer's grid, to draw from
+    box_on_photograph: tuple[float, ...] | None = None  # the same in pixels of the upright photograph, where known
 
     @property
     def title(self) -> str:
@@ -41,6 +43,15 @@ class Map:
             return f"{self.about}: {EMPTY}" if self.about else EMPTY
         return str(self.about) if self.about else "where it looked"
 
+    @property
+    def faint(self) -> bool:
+        """Whether the network hardly sees the class: its map is scaled to its own maximum, however little that is."""
+        return self.about is not None and self.about.probability is not None and self.about.probability < UNSEEN
+
+    def drawn(self, view: Image.Image, style: Style) -> Image.Image:
+        """The map on what the network saw."""
+        return style.draw(view, self.heat, grid=self.grid, faint=self.faint)
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "class": self.about.as_dict() if self.about else None,
@@ -49,6 +60,7 @@ class Map:
             "steps": self.steps,
             "evaluations": self.evaluations,
             "box": self.box,
+            "box_on_photograph": self.box_on_photograph,
         }
 
     @classmethod
@@ -62,9 +74,11 @@ class Map:
             row["steps"],
             row["evaluations"],
             tuple(row["box"]) if row["box"] else None,
+            box_on_photograph=tuple(row["box_on_photograph"]) if row["box_on_photograph"] else None,
         )
 
 
+UNSEEN = 0.01  # below this probability the map of a class is drawn faint
 EMPTY = "no place speaks for it"
 
 
@@ -113,7 +127,7 @@ class Explained:
 
     def sheet(self, style: Style, *, heading: str, caption: str = "") -> Image.Image:
         """The photograph and its maps side by side, with titles."""
-        cells = [self.view, *(style.draw(self.view, one.heat) for one in self.maps)]
+        cells = [self.view, *(one.drawn(self.view, style) for one in self.maps)]
         titles = [photograph_title(self.prediction), *(one.title for one in self.maps)]
         across = 2 if len(cells) == 2 else 3 if len(cells) in (3, 5, 6, 9) else 4
         starts = range(0, len(cells), across)
@@ -123,6 +137,7 @@ class Explained:
             heading=heading,
             caption=caption,
             cell_height=448 if len(cells) <= 2 else 336,
+            legend=style.legend,
         )
 
 
@@ -210,6 +225,8 @@ class Writer:
         elif explained.outcomes:
             ended = ", ".join(outcome.replace("_", " ") for outcome in explained.outcomes)
             parts.append(f"{explained.solver}: {ended}")
+        if any(one.faint for one in explained.maps):
+            parts.append(f"faint: a class below {UNSEEN:.0%}".replace("%", " %"))
         heading = explained.file.name if explained.file else ""
         picture = explained.sheet(self.style, heading=heading, caption="  ·  ".join(parts))
         return {self.folder / f"{name}{self.ending}": picture}
@@ -218,5 +235,5 @@ class Writer:
         drawn = {}
         for one in explained.maps:
             which = f"-{one.about.index}" if one.about and len(explained.maps) > 1 else ""
-            drawn[self.folder / f"{name}{which}{self.ending}"] = self.style.draw(explained.view, one.heat)
+            drawn[self.folder / f"{name}{which}{self.ending}"] = one.drawn(explained.view, self.style)
         return drawn

@@ -165,6 +165,7 @@ def sheet(matches: Matches, style: Style, *, cell_height: int = 288) -> Image.Im
         heading=f"Why does {matches.query.name} match?",
         caption="  ·  ".join(filter(None, caption)),
         cell_height=cell_height,
+        legend=style.legend,
     )
 
 

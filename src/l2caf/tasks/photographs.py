@@ -12,7 +12,7 @@ from PIL import Image
 
 from ..errors import ClassError, InputError, MethodError
 from ..networks.class_names import Prediction
-from ..preprocessing import Input
+from ..preprocessing import Crop, Input
 from ..rendering.style import Style, box_of
 from ..runs.rows import Row
 from ..runs.work import Work
@@ -36,6 +36,7 @@ class _Ready:
     file: Path | None
     input: Input
     view: Image.Image
+    crop: Crop | None
 
 
 def explain_image(
@@ -50,7 +51,7 @@ def explain_image(
     """Explain one photograph."""
     asked = _Asked(model, method, layer, select, Style(signed=signed))
     prepared = model.prepare(image)
-    return asked.explained([_Ready(None, prepared.input, prepared.view)])[0]
+    return asked.explained([_Ready(None, prepared.input, prepared.view, prepared.crop)])[0]
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Photographs(Work):
         """Explain and write; one record per photograph."""
         asked = _Asked(model, self.question.as_method(model), self.layer, self.select, self.style)
         writer = Writer(Path(self.out), self.question, self.style, bare=self.bare, npy=self.npy, ending=self.ending)
-        ready = [_Ready(*one) for one in zip(batch.paths, batch.each, batch.pictures, strict=True)]
+        ready = [_Ready(*one) for one in zip(batch.paths, batch.each, batch.pictures, batch.crops, strict=True)]
         return [
             Misfit(name, str(answer.error), isinstance(answer.error, MethodError))
             if isinstance(answer, Failed)
@@ -169,7 +170,7 @@ class _Asked:
         return [
             Explained(
                 view=ready.view,
-                maps=_maps_of(self.model, heatmap, output, index, self.style),
+                maps=_maps_of(self.model, heatmap, output, index, self.style, ready.crop),
                 prediction=predictions[index],
                 layer=heatmap.layer,
                 solver=solution.solver if solution else "",
@@ -181,16 +182,21 @@ class _Asked:
         ]
 
 
-def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, style: Style) -> tuple[Map, ...]:
-    """The maps of one sample, each with its class and its share of the solution."""
+def _maps_of(
+    model: Model, heatmap: Heatmap, output: Tensor, index: int, style: Style, crop: Crop | None
+) -> tuple[Map, ...]:
+    """The maps of one sample, each with its class, its place on the photograph and its share of the solution."""
     heats = (heatmap.signed if style.signed else heatmap.maps)[index].cpu().float().numpy()
     heats = heats.reshape(-1, *heats.shape[-2:])
+    grids = heatmap.grids(index, signed=style.signed)
+    boxes = [box_of(heat, level=style.threshold) for heat in heats]
     about: list[Prediction | None] = [None] * len(heats)
     if heatmap.classes is not None:
         about = [model.prediction_of(output, index, chosen) for chosen in heatmap.classes[index].tolist()]
     if heatmap.solution.is_formula:
         return tuple(
-            Map(heat, who, box=box_of(heat, level=style.threshold)) for heat, who in zip(heats, about, strict=True)
+            Map(heat, who, box=box, grid=grid, box_on_photograph=_on_photograph(box, crop))
+            for heat, grid, box, who in zip(heats, grids, boxes, about, strict=True)
         )
     solution = heatmap.solution
     outcomes = solution.outcome[index]
@@ -206,9 +212,16 @@ def _maps_of(model: Model, heatmap: Heatmap, output: Tensor, index: int, style: 
             loss if math.isfinite(loss) else None,
             step,
             evaluation,
-            box_of(heat, level=style.threshold),
+            box=box,
+            grid=grid,
+            box_on_photograph=_on_photograph(box, crop),
         )
-        for heat, who, outcome, loss, step, evaluation in zip(
-            heats, about, outcomes, losses, steps, evaluations, strict=True
+        for heat, grid, box, who, outcome, loss, step, evaluation in zip(
+            heats, grids, boxes, about, outcomes, losses, steps, evaluations, strict=True
         )
     )
+
+
+def _on_photograph(box: tuple[int, int, int, int] | None, crop: Crop | None) -> tuple[float, ...] | None:
+    """A box in pixels of the photograph, where its place there is known."""
+    return None if box is None or crop is None else tuple(crop.to_image([box])[0].round(2).tolist())
