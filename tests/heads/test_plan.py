@@ -306,9 +306,9 @@ def explained(network: nn.Module, inputs: Any, **where: Any) -> tuple[dict[str, 
     return found, isinstance(recording.head, PlannedHead)
 
 
-def never_planned(network: nn.Module, inputs: Any, **where: Any) -> dict[str, Heatmap | str]:
+def never_planned(network: nn.Module, inputs: Any, output: Any = None, **where: Any) -> dict[str, Heatmap | str]:
     with borrowed(network):
-        return asked(RecordedHead(Replay(network, inputs, **where)))
+        return asked(RecordedHead(Replay(network, inputs, select=output, **where)))
 
 
 # What is done to a network between two calls.
