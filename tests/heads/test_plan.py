@@ -306,9 +306,9 @@ def explained(network: nn.Module, inputs: Any, **where: Any) -> tuple[dict[str, 
     return found, isinstance(recording.head, PlannedHead)
 
 
-def never_planned(network: nn.Module, inputs: Any, **where: Any) -> dict[str, Heatmap | str]:
+def never_planned(network: nn.Module, inputs: Any, output: Any = None, **where: Any) -> dict[str, Heatmap | str]:
     with borrowed(network):
-        return asked(RecordedHead(Replay(network, inputs, **where)))
+        return asked(RecordedHead(Replay(network, inputs, select=output, **where)))
 
 
 # What is done to a network between two calls.
@@ -716,14 +716,14 @@ INPUTS: dict[str, tuple[Make, Any, Any, dict[str, Any], dict[str, Any]]] = {
         {},
     ),
     "a list among the inputs": (Listed, (pixels(1), []), (pixels(1), ["rectify"]), {}, {}),
-    "another answer": (Answers, pixels(), pixels(), {"select": "scores"}, {"select": "halves"}),
-    "a bent answer": (Answers, pixels(1), pixels(1), {"select": "scores"}, {"select": "bent"}),
+    "another answer": (Answers, pixels(), pixels(), {"output": "scores"}, {"output": "halves"}),
+    "a bent answer": (Answers, pixels(1), pixels(1), {"output": "scores"}, {"output": "bent"}),
     "an answer by a function": (
         Answers,
         pixels(),
         pixels(),
-        {"select": lambda found: found["scores"]},
-        {"select": lambda found: 2 * found["scores"]},
+        {"output": lambda found: found["scores"]},
+        {"output": lambda found: 2 * found["scores"]},
     ),
     "another layer": (ConvBefore, pixels(), pixels(), {"layer": "relu"}, {"layer": "fc"}),
     "a module as the layer": (Net, pixels(), pixels(), {"layer": "relu"}, {"layer": "conv"}),

@@ -75,7 +75,7 @@ def test_a_new_source_is_in_help_listing_and_hands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("efficientnet_lite0", "embedded"),
+        ("tf_efficientnet_lite0", "embedded"),
         ("timm:resnet50.a1_in1k", "timm"),
         ("torchvision:vgg16", "torchvision"),
         ("package.nets:build", "user"),

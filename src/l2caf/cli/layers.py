@@ -23,7 +23,7 @@ def command(
 
     \b
     [bold]Examples[/bold]
-    l2caf layers efficientnet_lite0
+    l2caf layers tf_efficientnet_lite0
     l2caf layers timm:resnet50
     l2caf layers mynets.py:build --json
     """
