@@ -4,7 +4,21 @@
     heatmap = l2caf.explain(network, images)          # where did it look?
     heatmap.save("where.png", image)
 
-Names load what they need when they are first used, so that importing l2caf costs nothing.
+What is public: the names in `l2caf.__all__`, and by their own names and docstrings these packages, which load when they
+are first used, so that importing l2caf costs nothing:
+
+    networks, datasets                      what a name stands for; readers of labelled pictures
+    methods, objectives, filters, solvers   what is asked, and how it is solved; `methods.table.METHODS` has the keys
+    heatmap, solution, errors               what one gets, and what may go wrong
+    images, preprocessing, boxes, localization, rendering
+                                            photographs, boxes and drawings, without torch
+    retrieval, evaluation, training, runs, reports
+                                            vectors and matches, measurements, networks trained, work in blocks, pages
+    tasks                                   what each command does: typed request, function, typed result
+    deadline                                `time_limit`: how long a search may take
+
+Everything else (`recording`, `heads`, `recorder`, `problem`, `numerics`, `files`, `table`, `progress`, `cli`) is how
+these are made; it may change between any two versions, but for what `l2caf.__all__` names of it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,15 @@ from __future__ import annotations
 
 
 class L2cafError(Exception):
-    """Base of everything that l2caf raises on purpose; `field` names the setting at fault, where it is one."""
+    """Base of everything that l2caf raises on purpose; `field` names the setting at fault, where it is one.
+
+    >>> import l2caf
+    >>> try:
+    ...     l2caf.load("resnet51")
+    ... except L2cafError as error:
+    ...     print(error.field, type(error).__name__)
+    network CatalogueError
+    """
 
     def __init__(self, *args: object, field: str | None = None) -> None:
         super().__init__(*args)

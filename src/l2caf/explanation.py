@@ -152,8 +152,8 @@ def _about(entry: MethodEntry, objective: ClassSpecific) -> Method:
     if isinstance(made, AttentionFilter) and isinstance(made.objective, ClassSpecific):
         return replace(made, objective=replace(objective, published=objective.published or made.objective.published))
     if isinstance(made, ClassChoice):
-        return replace(made, **{name: getattr(objective, name) for name in ("which", "classes", "top", "labels")})  # type: ignore[type-var]
-    classes = objective.which if objective.classes is None else objective.classes
+        return replace(made, **{name: getattr(objective, name) for name in ("which", "classes", "top", "labels")})
+    classes: Any = objective.which if objective.classes is None else objective.classes
     return entry.make(classes=classes, top=objective.top, labels=objective.labels)
 
 
@@ -168,5 +168,5 @@ def _by_key(entry: MethodEntry, objective: Any, filter: Filter | None, solver: S
             continue
         if not isinstance(made, AttentionFilter):
             raise InputError(f"The method {entry.key} is a formula and has no {name}: leave it out.", field=name)
-        made = replace(made, **{name: given})
+        made = replace(made, **{name: given})  # type: ignore[arg-type]
     return made

@@ -9,12 +9,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .errors import InputError
+
 
 class Filter(abc.ABC):
     """A family of weights f over a grid of positions, reached through free parameters p.
 
     `weights` maps parameters (B, P) to weights (B, positions) that obey the constraint, differentiably and for
     any grid with one, two or three axes. A solver looks at two properties only.
+
+    >>> class Positive(Filter):
+    ...     def weights(self, parameters, grid):
+    ...         return parameters.square() / parameters.square().norm(dim=1, keepdim=True)
+    ...
+    ...     def start(self, batch, grid, generator=None):
+    ...         return torch.ones(batch, math.prod(grid))
+    >>> Positive().weights(torch.tensor([[1.0, 0.0]]), (2,)).tolist()
+    [[1.0, 0.0]]
     """
 
     on_unit_sphere: bool = False  # all unit weights, of either sign, and nothing else: what closed forms need
@@ -45,7 +56,11 @@ def _uniform(batch: int, positions: int, generator: torch.Generator | None) -> T
 
 @dataclass(frozen=True)
 class UnitL2(Filter):
-    """f = p / ||p||_2: many modes, either sign; the filter of the paper."""
+    """f = p / ||p||_2: many modes, either sign; the filter of the paper.
+
+    >>> UnitL2().weights(torch.tensor([[3.0, -4.0]]), (2,)).tolist()
+    [[0.6000000238418579, -0.800000011920929]]
+    """
 
     on_unit_sphere = True
     parameters_are_weights = True
@@ -62,7 +77,11 @@ class UnitL2(Filter):
 
 @dataclass(frozen=True)
 class UnitL1(Filter):
-    """f = p / ||p||_1: sparser than the unit L2 norm, either sign."""
+    """f = p / ||p||_1: sparser than the unit L2 norm, either sign.
+
+    >>> UnitL1().weights(torch.tensor([[3.0, -1.0]]), (2,)).tolist()
+    [[0.75, -0.25]]
+    """
 
     parameters_are_weights = True
 
@@ -78,7 +97,11 @@ class UnitL1(Filter):
 
 @dataclass(frozen=True)
 class Softmax(Filter):
-    """f = softmax(p): positive, sums to one, tends to a single position."""
+    """f = softmax(p): positive, sums to one, tends to a single position.
+
+    >>> Softmax().weights(torch.zeros(1, 4), (2, 2)).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
 
     def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
         return parameters.softmax(dim=1)
@@ -93,9 +116,17 @@ class Gaussian(Filter):
 
     The spread is `sigma` of a seventh of the grid along each axis: with sigma = 1 that is one cell of the 7 x 7
     map for which the paper sets the covariance to the identity, and the same share of the picture on any other grid.
+
+    >>> int(Gaussian().weights(torch.tensor([[0.5, 0.5]]), (7, 7)).argmax())  # the middle of 49
+    24
     """
 
     sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.sigma, (int, float)) and not isinstance(self.sigma, bool)
+        if not number or not 0 < self.sigma < math.inf:
+            raise InputError(f"The sigma of a Gaussian is {self.sigma!r}: give a number above 0, such as 1.")
 
     def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
         places = torch.stack(

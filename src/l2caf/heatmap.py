@@ -66,7 +66,8 @@ class Heatmap:
             space = ("z", "y", "x")[-len(self.size) :]
             between = ("map",) if self.weights.ndim == len(self.size) + 2 else ()
             object.__setattr__(self, "axes", ("sample", *between, *space))
-        if self.solution is None:
+        given: Solution | None = self.solution
+        if given is None:
             said = [[Outcome.FORMULA] * self._several] * len(self) if "map" in self.axes else None
             object.__setattr__(self, "solution", Solution.of_formula(self.method, self.weights, said))
 
@@ -204,7 +205,7 @@ class Heatmap:
     def save(
         self,
         path: str | Path,
-        image: Image | Sequence[Image] | None = None,
+        image: Image | str | Path | Sequence[Image | str | Path] | None = None,
         index: int | None = None,
         *,
         which: int | None = None,
@@ -213,9 +214,9 @@ class Heatmap:
     ) -> Path:
         """Write all maps into one file: .npy holds their numbers, anything else is a picture.
 
-        `image` is the photograph that they lie on, or a list of one per sample; without it the maps are drawn alone.
-        Several samples are drawn below one another, several maps of a sample side by side; `index` picks one sample,
-        `which` one map. What else is given goes to `l2caf.rendering.overlay.overlay`.
+        `image` is the photograph that they lie on, or its path, or a list of one per sample; without it the maps are
+        drawn alone. Several samples are drawn below one another, several maps of a sample side by side; `index` picks
+        one sample, `which` one map. What else is given goes to `l2caf.rendering.overlay.overlay`.
         """
         import numpy
 
@@ -320,12 +321,14 @@ def _checked_path(path: Any) -> Path:
 
 
 def _one_each(image: Any, samples: Sequence[int]) -> list[Any]:
-    """The picture of each sample: none at all, the one of the only sample, or one each."""
+    """The picture of each sample: none at all, the one of the only sample, or one each; a path is opened."""
+    from .images import open_image
+
     if image is None:
         return [None] * len(samples)
     listed = list(image) if isinstance(image, (list, tuple)) else [image]
     if len(listed) == len(samples):
-        return listed
+        return [open_image(one) if isinstance(one, (str, Path)) else one for one in listed]
     given = "1 photograph" if len(listed) == 1 else f"{len(listed)} photographs"
     raise InputError(
         f"There are {len(samples)} samples and {given}: give a list of one per sample, or choose a sample with index=."

@@ -51,6 +51,16 @@ class Problem:
 
     o is the network's output, or the value of an earlier endpoint. `finite` tells which samples can be explained at
     all, `moved` for which any filter makes a difference, `informative` whether the endpoint has anything to tell.
+
+    >>> import l2caf
+    >>> from l2caf.objectives.objective import LeastSquares
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> head = l2caf.record(network, torch.rand(2, 3, 32, 32)).head
+    >>> problem = Problem(head, l2caf.UnitL2(), (LeastSquares(head.output),))
+    >>> problem.maps, problem.batch, problem.grid, problem.value(torch.ones(1, 2, 64)).shape
+    (1, 2, (8, 8), torch.Size([1, 2]))
     """
 
     def __init__(

@@ -29,6 +29,7 @@ from .recording.inputs import Arguments, Inputs, Select, is_plain
 from .recording.knowledge import Knowledge, forget, knowledge_of
 from .recording.layers import find_layer, look_at, module_named
 from .recording.layout import Layout
+from .recording.mismatch import mismatch
 from .recording.replay import Replay
 from .recording.storage import Keeping
 from .recording.tape import Tape
@@ -40,6 +41,13 @@ class Recording:
     """One run of a network on a batch, cut at one layer or several; `with` borrows the network for the while.
 
     Without `with`, every use of a head borrows the network by itself.
+
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> with record(network, torch.rand(2, 3, 32, 32)) as recording:
+    ...     recording.output.shape, recording.head.layer.name
+    (torch.Size([2, 8]), '0')
     """
 
     def __init__(self, network: nn.Module, heads: tuple[Head, ...], *, several: bool) -> None:
@@ -81,11 +89,20 @@ def record(
     """Run the network once on a batch and cut it at a layer, or at several layers or calls.
 
     The arguments are those of `l2caf.explain`. The heads come in the order of the layers, then of the calls.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> with record(network, torch.rand(2, 3, 32, 32)) as recording:
+    ...     both = [method.on(recording.head) for method in (l2caf.AttentionFilter(), l2caf.GradCAM())]
+    >>> [heatmap.method for heatmap in both]
+    ['AttentionFilter', 'GradCAM']
     """
     plain = unwrap(network)
     arguments = Arguments.of(inputs, explained=of)
     layers = [layer] if layer is None or isinstance(layer, (str, nn.Module)) else _layers(layer)
-    calls = [call] if call is None or _is_number(call) else _calls(call)
+    calls = [call] if call is None or (isinstance(call, int) and not isinstance(call, bool)) else _calls(call)
     if layout is not None and not isinstance(layout, Layout):
         raise LayerError(
             f"The layout is a {type(layout).__name__}: give an l2caf.Layout, such as Layout('tokens', grid=(14, 14)).",
@@ -98,7 +115,13 @@ def record(
     with borrowed(plain) as loan:
         loan.ask_anew()
         run = _Run(plain, arguments, output, layout)
-        return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
+        try:
+            return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
+        except (RuntimeError, TypeError) as error:
+            plainly = mismatch(error, plain, arguments)
+            if plainly is None:  # the network's own error, which says more than we could
+                raise
+            raise plainly from error
 
 
 def _is_number(value: object) -> bool:

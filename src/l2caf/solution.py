@@ -129,7 +129,7 @@ class Solution:
         return replace(
             self,
             **{name: getattr(self, name)[chosen] for name in ("filter", "loss", "steps", "evaluations")},
-            outcome=[self.outcome[one] for one in chosen],
+            outcome=[self.outcome[one] for one in chosen],  # type: ignore[arg-type]
             path=None if self.path is None else self.path[:, chosen],
             losses=None if self.losses is None else self.losses[:, chosen],
             parts=tuple(self.parts[one] for one in chosen) if self.parts else (),

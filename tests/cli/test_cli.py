@@ -121,7 +121,7 @@ class TestExplain:
     def test_json_says_how_it_was_found(self, run: Run, cat: Path, tmp_path: Path) -> None:
         found = document(run("explain", cat, "--top", 2, "--npy", "--out", "maps", "--json"))
         (image,) = found["images"]
-        assert found["network"] == "efficientnet_lite0"
+        assert found["network"] == "tf_efficientnet_lite0"
         assert image["predicted"]["name"] == "tiger cat"
         assert image["predicted"]["probability"] == pytest.approx(0.39, abs=0.02)
         assert [one["class"]["name"] for one in image["maps"]] == ["tiger cat", "Egyptian cat"]

@@ -47,8 +47,16 @@ def test_networks_that_are_none(network: Any) -> None:
 
 
 def test_a_networks_own_error_comes_through() -> None:
-    with pytest.raises(RuntimeError, match="channels"):
-        l2caf.explain(seeded(nets.pooled), pixels(channels=5))
+    class Fails(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nets.pooled()
+
+        def forward(self, x: Tensor) -> Tensor:
+            raise RuntimeError("it is Monday")
+
+    with pytest.raises(RuntimeError, match="it is Monday"):
+        l2caf.explain(seeded(Fails), pixels())
 
 
 @pytest.mark.parametrize(("make", "kind"), [(nets.Pair, "tuple of 2"), (nets.Named, "dict with 'one', 'other'")])

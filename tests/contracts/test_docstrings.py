@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 
 import pytest
@@ -11,12 +12,17 @@ import pytest
 import l2caf
 
 # These stand on extras that a plain install does not have; their own tests cover them.
-ON_EXTRAS = ("l2caf.web", "l2caf.scale", "l2caf.training")
+ON_EXTRAS = ("l2caf.web", "l2caf.scale")
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(l2caf.__path__, "l2caf.")
     if not module.name.startswith(ON_EXTRAS) and not module.name.endswith("__main__")
 ]
+
+
+@pytest.mark.parametrize("name", l2caf.__all__)
+def test_every_public_name_has_an_example(name: str) -> None:
+    assert ">>> " in (inspect.getdoc(getattr(l2caf, name)) or "")
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -70,7 +70,7 @@ BAD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "layer": {"layer": "nowhere"},
     "call": {"layer": "1", "call": 7},
     "class": {"objective": ClassSpecific(99)},
-    "select": {"select": "logits"},
+    "output": {"output": "logits"},
     "objective": {"objective": lambda output: output},
     "at": {"objective": l2caf.ClassOblivious(at="0")},
 }

@@ -30,6 +30,20 @@ def test_public_names() -> None:
         assert inspect.getdoc(getattr(l2caf, name))
 
 
+def test_public_packages_load_when_they_are_first_used() -> None:
+    assert set(l2caf._ROOMS) == {
+        "boxes", "datasets", "deadline", "errors", "evaluation", "filters", "heatmap", "images", "localization",
+        "methods", "networks", "objectives", "preprocessing", "rendering", "reports", "retrieval", "runs", "solution",
+        "solvers", "tasks", "training",
+    }  # fmt: skip
+    for name in l2caf._ROOMS:
+        assert name in (l2caf.__doc__ or "")
+        assert name in dir(l2caf)
+    program = "import l2caf; print(l2caf.datasets.read.__name__, l2caf.evaluation.__name__, l2caf.tasks.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert done.stdout.split() == ["read", "l2caf.evaluation", "l2caf.tasks"]
+
+
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'explian'"):
         l2caf.explian  # noqa: B018

@@ -170,7 +170,7 @@ def test_network_of_other_classes_has_no_class_names() -> None:
 
 def test_listing_shows_the_forms_and_searches_names() -> None:
     assert [row.name for row in catalogue.names()] == [
-        "efficientnet_lite0",
+        "tf_efficientnet_lite0",
         "timm:NAME",
         "torchvision:NAME",
         "MODULE:FUNCTION",

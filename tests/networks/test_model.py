@@ -54,8 +54,11 @@ def test_one_run_serves_the_output_and_the_maps(model: Model) -> None:
 
 
 def test_a_network_that_fails_is_named(model: Model) -> None:
-    with pytest.raises(NetworkError, match="small failed on an input of 1 × 5 × 8 × 8"):
+    with pytest.raises(InputError, match="The inputs have 5 channels, but the network takes 3"):
         model.run(torch.zeros(1, 5, 8, 8))
+    model.network[3] = nn.Unflatten(1, (7, 7))  # which 8 numbers are not
+    with pytest.raises(NetworkError, match="small failed on an input of 1 × 3 × 32 × 32"):
+        model.run(torch.zeros(1, 3, 32, 32))
 
 
 def test_preprocessing_that_fails_is_named(model: Model) -> None:

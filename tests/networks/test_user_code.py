@@ -10,6 +10,7 @@ import pytest
 
 import l2caf
 from l2caf.errors import CatalogueError
+from l2caf.networks.embedding import load_backbone
 
 NETS = """
 import torch
@@ -105,3 +106,12 @@ def test_operators_are_declared_where_they_are_missing_and_only_there(tmp_path: 
     (package / "ops.py").write_text("raise RuntimeError('something else')")
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert "RuntimeError: something else" in done.stderr
+
+
+def test_the_default_network_has_the_name_that_timm_gives_it() -> None:
+    """Its weights load into timm's efficientnet_lite0 too, which pads otherwise; the old name still means ours."""
+    ours = l2caf.load(pretrained=False)
+    assert ours.name == "tf_efficientnet_lite0"
+    old = l2caf.load("efficientnet_lite0", pretrained=False)
+    assert (old.name, old.preprocess) == (ours.name, ours.preprocess)
+    assert load_backbone("efficientnet_lite0", pretrained=False).name == ours.name

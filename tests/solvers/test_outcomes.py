@@ -218,7 +218,7 @@ def test_a_class_in_place_of_an_object(given: dict[str, Any], match: str) -> Non
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": -3}, {"window": 0}])
 def test_a_descent_without_steps(wrong: dict[str, int]) -> None:
-    with pytest.raises(InputError, match="goes nowhere: give at least 1"):
+    with pytest.raises(InputError, match="goes nowhere: give a whole number, at least 1"):
         l2caf.GradientDescent(**wrong)
 
 

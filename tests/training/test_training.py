@@ -76,7 +76,7 @@ def test_what_a_run_leaves(four: Dataset, tmp_path: Path) -> None:
         assert picture.size[0] > 500
     assert {"storing features", "training"} == set(seen)
     config = read_config(result.checkpoint)
-    assert json.loads((tmp_path / "embedding.json").read_text())["backbone"] == "efficientnet_lite0"
+    assert json.loads((tmp_path / "embedding.json").read_text())["backbone"] == "tf_efficientnet_lite0"
     assert set(config.training["held_out"]) == set(log["held_out"])
     assert len(log["held_out"]) == 8
     entry = catalogue.load(str(result.checkpoint))

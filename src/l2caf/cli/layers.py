@@ -24,7 +24,7 @@ def command(
     [bold]Examples[/bold]
 
     \b
-    l2caf layers efficientnet_lite0
+    l2caf layers tf_efficientnet_lite0
     l2caf layers timm:resnet50
     l2caf layers mynets.py:build --json
     """

@@ -45,7 +45,7 @@ def command(
 
     \b
     l2caf time
-    l2caf time efficientnet_lite0 torchvision:vgg16 --rounds 9
+    l2caf time tf_efficientnet_lite0 torchvision:vgg16 --rounds 9
     l2caf time timm:convnext_tiny --image photo.jpg --json
     """
     from ..tasks.time import TimeRequest, time_maps

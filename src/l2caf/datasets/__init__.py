@@ -61,7 +61,12 @@ LAYOUTS = Table(
 
 
 def read(kind: str, root: str | os.PathLike[str], **options: Any) -> Dataset:
-    """Read a dataset by the name of its layout; the options are those of that layout's own `read`."""
+    """Read a dataset by the name of its layout; the options are those of that layout's own `read`.
+
+    >>> read("folder", "/nowhere")
+    Traceback (most recent call last):
+    l2caf.errors.DatasetError: '/nowhere' does not exist; give the folder that holds one sub-folder per class.
+    """
     reader = LAYOUTS[kind].load()
     known = list(inspect.signature(reader).parameters)[1:]
     for option in options:

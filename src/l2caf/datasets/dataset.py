@@ -96,6 +96,9 @@ class Sample:
     stored   whether the boxes lie on the pixels as stored, before an EXIF tag turns them upright
 
     A file of another size than `size` is a shrunk copy: `open_sample` brings the boxes to its pixels.
+
+    >>> Sample(Path("wren.jpg"), "wren.jpg", label=0).boxes.shape
+    (0, 4)
     """
 
     path: Path
@@ -118,6 +121,10 @@ class Dataset:
     name          what it is, in words
     class_names   by label; a mapping, because a part of a dataset has gaps among its labels
     missing       names of listed images that are not on disk and were left out on request
+
+    >>> birds = Dataset("birds", (Sample(Path("wren.jpg"), "wren.jpg", label=0),), {0: "wren"})
+    >>> len(birds), birds.class_name(0)
+    (1, 'wren')
     """
 
     name: str

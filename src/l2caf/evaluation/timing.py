@@ -26,7 +26,7 @@ from ..solvers.gradient_descent import GradientDescent
 from .published import published
 
 NETWORKS = (
-    "efficientnet_lite0",
+    "tf_efficientnet_lite0",
     "torchvision:resnet50",
     "torchvision:googlenet",
     "torchvision:densenet161",

@@ -37,6 +37,16 @@ class Head(abc.ABC):
 
     `features` is the layer's output A, `output` the untouched output NT = head(A), `size` the input's size along the
     axes of the grid. Filters are (B, n) or, where said so, (K, B, n) for K maps per sample.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> head = l2caf.record(network, torch.rand(2, 3, 32, 32)).head
+    >>> head.columns.shape, head.is_affine
+    (torch.Size([2, 8, 64]), True)
+    >>> bool(torch.allclose(head.filtered(torch.ones(2, 64)), head.output, atol=1e-5))
+    True
     """
 
     layer: Layer

@@ -12,7 +12,7 @@ from ..filters import Filter, UnitL2
 from ..heads.endpoint import Endpoint
 from ..heads.head import Head
 from ..objectives.classes import ClassSpecific
-from ..objectives.objective import General, Losses, Objective
+from ..objectives.objective import General, Loss, Losses, Objective
 from ..objectives.output import ClassOblivious
 from ..objectives.prediction import Kind, Prediction
 from ..problem import Problem
@@ -27,7 +27,16 @@ from .table import FILTERS, SOLVERS
 
 @dataclass(frozen=True)
 class AttentionFilter(Method):
-    """The filter f, held to its constraint, that minimises the objective of FT(f) = head(A * f)."""
+    """The filter f, held to its constraint, that minimises the objective of FT(f) = head(A * f).
+
+    >>> import torch
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> method = AttentionFilter(ClassSpecific(3))
+    >>> method(network, torch.rand(2, 3, 32, 32)).outcome == ["exact", "exact"]
+    True
+    """
 
     objective: Objective | Callable[[Tensor], Tensor] | None = None
     filter: Filter = field(default_factory=UnitL2)
@@ -60,6 +69,10 @@ def pose(head: Head, filter: Filter, objective: Objective) -> tuple[Problem, Los
     if objective.only_of_output and endpoint.at != OUTPUT:
         endpoint = Endpoint(informative=False)
     asked = objective.losses(head.value(endpoint.at).detach())
+    if not type(objective).__module__.startswith(OURS):
+        _check_losses(objective, asked)
+    if not type(filter).__module__.startswith(OURS):
+        _check_weights(filter, head)
     return Problem(head, filter, asked.losses, endpoint), asked
 
 
@@ -81,7 +94,10 @@ def as_objective(objective: Objective | Callable[[Tensor], Tensor] | None) -> Ob
         raise InputError(f"The objective is the class {objective.__name__}: give an object, {objective.__name__}(…).")
     if callable(objective):
         return _Custom(objective)
-    raise InputError(f"The objective is a {type(objective).__name__}: give an objective or a function of the output.")
+    raise InputError(
+        f"The objective is a {type(objective).__name__}: give an objective or a function of the output, such as"
+        " ClassSpecific(281) for a class."
+    )
 
 
 def _check_part(name: str, given: object, kind: type, table: Table[Entry]) -> None:
@@ -94,6 +110,31 @@ def _check_part(name: str, given: object, kind: type, table: Table[Entry]) -> No
     made = entry.home.partition(":")[2]
     what = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
     raise InputError(f"The {name} is {what}: give an object, such as {made}().", field=name)
+
+
+OURS = "l2caf."  # what others derive from our classes is checked
+
+
+def _check_losses(objective: Objective, asked: object) -> None:
+    """Refuse what an objective of the user's own gives and no solver can work on."""
+    if isinstance(asked, Losses) and asked.losses and all(isinstance(one, Loss) for one in asked.losses):
+        return
+    raise InputError(
+        f"The losses of {type(objective).__name__} are not what a solver can work on: return Losses((loss, …)) with at"
+        " least one of Linear, LeastSquares or General."
+    )
+
+
+def _check_weights(filter: Filter, head: Head) -> None:
+    """Refuse a filter of the user's own whose weights are not one per position."""
+    weights = filter.weights(filter.start(1, head.layout.shape), head.layout.shape)
+    if not isinstance(weights, Tensor) or weights.shape != (1, head.positions):
+        got = tuple(weights.shape) if isinstance(weights, Tensor) else f"a {type(weights).__name__}"
+        raise InputError(
+            f"The weights of {filter.name} for one sample of {head.positions} positions are {got}: return a tensor of"
+            f" shape (batch, positions), here (1, {head.positions}).",
+            field="filter",
+        )
 
 
 def class_oblivious(filter: str = "l2") -> AttentionFilter:

@@ -19,6 +19,12 @@ class CAM(ClassChoice, Method):
     The weights are not read off a module: M_c is the gradient of the class score in the filter, times the number of
     positions, which is the same thing wherever the head is affine. The map shown is the positive part. Classes are
     given as to `ClassSpecific`.
+
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> CAM(3)(network, torch.rand(1, 3, 32, 32))
+    Heatmap(1 sample of 32×32, layer '0', CAM, formula)
     """
 
     def formula(self, head: Head) -> Maps:

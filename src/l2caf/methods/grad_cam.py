@@ -19,6 +19,12 @@ class GradCAM(ClassChoice, Method):
 
     y is a class score, or with `embedding=True` the sum over the whole output, the baseline for networks that give
     an embedding. Classes are given as to `ClassSpecific`.
+
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> GradCAM(top=2)(network, torch.rand(1, 3, 32, 32))
+    Heatmap(1 sample of 32×32, 2 maps each, layer '0', GradCAM, formula)
     """
 
     embedding: bool = False
@@ -29,7 +35,14 @@ class GradCAM(ClassChoice, Method):
 
 @dataclass(frozen=True, kw_only=True)
 class GradCAMAbs(ClassChoice, Method):
-    """M = |sum_k alpha_k A_k|: Grad-CAM with the magnitude in place of the positive part."""
+    """M = |sum_k alpha_k A_k|: Grad-CAM with the magnitude in place of the positive part.
+
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> bool((GradCAMAbs(3)(network, torch.rand(1, 3, 32, 32)).maps >= 0).all())
+    True
+    """
 
     embedding: bool = False
 

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from torch import Tensor, nn
 
+from ..errors import MethodError
 from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..recorder import record
@@ -22,7 +23,12 @@ Where = str | nn.Module | None
 
 @dataclass(frozen=True)
 class Maps:
-    """What a method's formula gives: signed weights, (B, *grid) or (B, K, *grid), and what they stand for."""
+    """What a method's formula gives: signed weights, (B, *grid) or (B, K, *grid), and what they stand for.
+
+    >>> import torch
+    >>> Maps(torch.rand(2, 7, 7)).keeps_sign, Maps(torch.rand(2, 3, 7, 7), several=True).weights.ndim
+    (False, 4)
+    """
 
     weights: Tensor
     keeps_sign: bool = False
@@ -36,6 +42,18 @@ class Method(abc.ABC):
 
     Called with a network and inputs it runs the network once. `on` takes a head that was prepared already, so that
     several methods can share one run.
+
+    A method of one's own gives the formula:
+
+    >>> import torch
+    >>> class Strength(Method):
+    ...     def formula(self, head):
+    ...         return Maps(head.columns.norm(dim=1).unflatten(1, head.layout.shape))
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> Strength()(network, torch.rand(1, 3, 32, 32))
+    Heatmap(1 sample of 32×32, layer '0', Strength, formula)
     """
 
     @property
@@ -92,6 +110,8 @@ class Method(abc.ABC):
     def on(self, head: Head) -> Heatmap:
         """Explain the batch that this head was made for."""
         maps = self.formula(head)
+        if not type(self).__module__.startswith("l2caf."):
+            self._check(maps, head)
         layer = head.layer
         weights = _nothing_where(~head.finite, maps.weights)
         return Heatmap(
@@ -106,6 +126,20 @@ class Method(abc.ABC):
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,
             solution=maps.solution or self._said(head, weights, several=maps.several),
+        )
+
+    def _check(self, maps: object, head: Head) -> None:
+        """Refuse what a formula of the user's own gives and is no map of this layer."""
+        grid = head.layout.shape
+        if isinstance(maps, Maps):
+            shape = maps.weights.shape
+            if shape[:1] == (head.batch,) and shape[2 if maps.several else 1 :] == grid:
+                return
+        got = f"weights of shape {tuple(maps.weights.shape)}" if isinstance(maps, Maps) else f"a {type(maps).__name__}"
+        ours = ", ".join(map(str, grid))
+        raise MethodError(
+            f"The formula of {self.name} gives {got}: return Maps with weights ({head.batch}, {ours}), or with"
+            f" several=True ({head.batch}, K, {ours})."
         )
 
     def _said(self, head: Head, weights: Tensor, *, several: bool) -> Solution:

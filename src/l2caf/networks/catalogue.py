@@ -1,6 +1,6 @@
 """The catalogue: from a name to a network with its preprocessing and its class names.
 
-- `efficientnet_lite0`: the default; its weights are installed with l2caf
+- `tf_efficientnet_lite0`: the default; its weights are installed with l2caf
 - `timm:NAME`: any network of timm
 - `torchvision:NAME`: any network of torchvision
 - `MODULE:FUNCTION`: your own, as `package.nets:build` or `path/to/file.py:build`
@@ -24,9 +24,12 @@ from .source import CatalogueRow, SourceEntry
 if TYPE_CHECKING:
     from .model import Model
 
-__all__ = ["DEFAULT", "SOURCES", "CatalogueRow", "forms", "load", "names"]
+__all__ = ["ALIASES", "DEFAULT", "SOURCES", "CatalogueRow", "forms", "load", "names"]
 
-DEFAULT = "efficientnet_lite0"
+DEFAULT = "tf_efficientnet_lite0"
+# The name of before. It is none of timm's: these weights load into timm's own efficientnet_lite0, without a word, and
+# give displaced maps, since it pads otherwise.
+ALIASES = {"efficientnet_lite0": DEFAULT}
 SOURCES = Table(
     "source",
     SourceEntry("embedded", "the default", "l2caf.networks.embedded:Embedded", form=DEFAULT),
@@ -51,10 +54,13 @@ def load(
     pretrained  False for random weights, with no download; a network of your own decides for itself
     device      where it runs: cpu, cuda, mps, or auto for the fastest here
 
-    >>> model = load("efficientnet_lite0", pretrained=False)
+    >>> model = load("tf_efficientnet_lite0", pretrained=False)
     >>> model.input_size, model.class_names[207]
     ((224, 224), 'golden retriever')
     """
+    if not isinstance(name, str):
+        raise CatalogueError(f"The network's name is a {type(name).__name__}: give {forms()}.", field="network")
+    name = ALIASES.get(name, name)
     fitting = [entry for entry in SOURCES.values() if entry.takes(name)]
     if not fitting:
         raise CatalogueError(f"There is no network {name!r}: {_hint(name)}.", field="network")
@@ -87,7 +93,7 @@ def forms() -> str:
     """What a name may look like, in words.
 
     >>> forms()
-    'efficientnet_lite0, timm:NAME, torchvision:NAME, MODULE:FUNCTION or FILE.safetensors'
+    'tf_efficientnet_lite0, timm:NAME, torchvision:NAME, MODULE:FUNCTION or FILE.safetensors'
     """
     *most, last = (entry.form for entry in SOURCES.values())
     return f"{', '.join(most)} or {last}"

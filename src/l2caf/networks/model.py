@@ -38,6 +38,11 @@ class Model:
     built_by     the user's function that returned it, whose code decides what it is
     compares     of an embedding: what its numbers are, in words
     assumed      what nobody said and was taken for granted, in words: of the "preprocessing", of the "output"
+
+    >>> from l2caf.preprocessing import Preprocessing
+    >>> model = Model("mine", nn.Conv2d(3, 2, 4, stride=4), Preprocessing((32, 32), (36, 36)), ("cat", "dog"))
+    >>> model.prepare(Image.new("RGB", (80, 60))).input.shape, model.class_index("dog")
+    ((3, 32, 32), 1)
     """
 
     name: str

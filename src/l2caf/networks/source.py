@@ -29,7 +29,16 @@ class CatalogueRow:
 
 
 class Source(abc.ABC):
-    """Networks of one origin."""
+    """Networks of one origin.
+
+    >>> class Shelf(Source):
+    ...     def load(self, name, *, weights=None, pretrained=True): ...
+    ...
+    ...     def summary(self):
+    ...         return CatalogueRow("shelf:NAME", "shelf", None, "nothing", "what stands there")
+    >>> Shelf().summary().name, Shelf().rows()
+    ('shelf:NAME', [])
+    """
 
     @abc.abstractmethod
     def load(self, name: str, *, weights: str | Path | None = None, pretrained: bool = True) -> Model:

@@ -15,7 +15,7 @@ from ..errors import CatalogueError, L2cafError, NetworkError, first_line
 from ..recording.borrow import borrowed
 from ..recording.inputs import Select
 from ..recording.layers import Layer, usable_layers
-from .catalogue import DEFAULT, load
+from .catalogue import ALIASES, DEFAULT, load
 from .model import Model
 
 CALIBRATING = 32  # images that batch norms are measured on, at most
@@ -24,7 +24,7 @@ CALIBRATING = 32  # images that batch norms are measured on, at most
 def layers_of(name: str, *, output: Select = None) -> tuple[list[Layer], Layer]:
     """The layers that hold a map, in the order in which they finish, and the one that is taken by default."""
     # A network of the user's own decides for itself about weights; all others would have to be downloaded.
-    model = load(name, pretrained=name == DEFAULT)
+    model = load(name, pretrained=ALIASES.get(name, name) == DEFAULT)
     if name != DEFAULT:
         _fill_zeros(model.network)
     noise = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)

@@ -62,6 +62,9 @@ class LeastSquares(Loss):
     """||target - o||^2; `target` has the shape of the output, or of one sample's.
 
     With a `metric` the difference is measured in it. How much a position matters is all that it tells.
+
+    >>> LeastSquares(torch.zeros(1, 2))(torch.tensor([[3.0, 4.0]])).tolist()
+    [25.0]
     """
 
     target: Tensor = field()
@@ -78,7 +81,11 @@ class LeastSquares(Loss):
 
 @dataclass(frozen=True)
 class Linear(Loss):
-    """direction . o, so that the gradient is the same everywhere; `direction` is (B, m), or (m,) for all samples."""
+    """direction . o, so that the gradient is the same everywhere; `direction` is (B, m), or (m,) for all samples.
+
+    >>> Linear(torch.tensor([[1.0, -1.0]]))(torch.tensor([[3.0, 4.0]])).tolist()
+    [-1.0]
+    """
 
     direction: Tensor = field()
 
@@ -93,7 +100,11 @@ class Linear(Loss):
 
 @dataclass(frozen=True)
 class General(Loss):
-    """Any function of the output that gives one number per sample."""
+    """Any function of the output that gives one number per sample.
+
+    >>> General(lambda output: output.amax(dim=1))(torch.tensor([[3.0, 4.0]])).tolist()
+    [4.0]
+    """
 
     function: Callable[[Tensor], Tensor]
 
@@ -112,6 +123,9 @@ class Losses:
     With `signed` the map shows the positive part, what lowers the loss, so that to minimise and to maximise the same
     thing give different pictures; without it the magnitude. None leaves it to the losses: linear and general ones are
     signed, sums of squares are not.
+
+    >>> Losses((Linear(torch.ones(1, 2)),)).keeps_sign, Losses((LeastSquares(torch.ones(1, 2)),)).keeps_sign
+    (True, False)
     """
 
     losses: tuple[Loss, ...]
@@ -130,6 +144,18 @@ class Objective(abc.ABC):
     `at` names a module after the layer whose output is asked about in place of the network's own. With `needs_scale`
     the question says nothing of a head that is scale-invariant (it normalises), so it is put at the last value that
     does, unless it is `only_of_output`: then such a head has nothing to tell.
+
+    >>> class First(Objective):
+    ...     def losses(self, output):
+    ...         direction = torch.zeros_like(output)
+    ...         direction[:, 0] = -1
+    ...         return Losses((Linear(direction),))
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> l2caf.explain(network, torch.rand(1, 3, 32, 32), objective=First())
+    Heatmap(1 sample of 32×32, layer '0', AttentionFilter, exact)
     """
 
     at: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import OutputError
+from ..errors import InputError, OutputError
 from .objective import General, LeastSquares, Linear, Losses, Objective
 
 
@@ -16,6 +16,10 @@ class ClassOblivious(Objective):
     """min ||NT - FT(f)||^2: which positions keep the output what it is; any output will do.
 
     `at` names a module after the layer whose output is kept instead of the network's own.
+
+    >>> loss = ClassOblivious().losses(torch.ones(1, 3)).losses[0]
+    >>> loss(torch.zeros(1, 3)).tolist()
+    [3.0]
     """
 
     at: str | None = None
@@ -32,13 +36,22 @@ class Similarity(Objective):
 
     `to` is (m,) or (B, m). With `cosine=True` the cosine of the two is raised instead, which does not depend on
     the embedding's length and has no closed form.
+
+    >>> loss = Similarity(torch.tensor([1.0, 0.0])).losses(torch.zeros(1, 2)).losses[0]
+    >>> loss(torch.tensor([[3.0, 4.0]])).tolist()
+    [-3.0]
     """
 
     to: Tensor
     cosine: bool = False
 
     def losses(self, output: Tensor) -> Losses:
-        to = torch.as_tensor(self.to).detach().to(output)
+        try:
+            to = torch.as_tensor(self.to).detach().to(output)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"A {type(self.to).__name__} is no embedding to compare with: give a tensor, (m,) or one per input."
+            ) from error
         if output.ndim != 2 or to.shape not in (output.shape, output.shape[1:], (1, *output.shape[1:])):
             raise OutputError(
                 f"The embeddings have shape {tuple(output.shape)}, but the one to compare with has {tuple(to.shape)}: "

@@ -55,9 +55,10 @@ class Prediction(Objective):
     only_of_output = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.temperature, bool) or not (0 < self.temperature < math.inf):
+        number = isinstance(self.temperature, (int, float)) and not isinstance(self.temperature, bool)
+        if not number or not (0 < self.temperature < math.inf):
             raise InputError(
-                f"The temperature is {self.temperature}: give a number above 0, such as 2.", field="temperature"
+                f"The temperature is {self.temperature!r}: give a number above 0, such as 2.", field="temperature"
             )
         if self.kind not in ("softmax", "sigmoid"):
             raise InputError(f"The kind is {self.kind!r}: give softmax or sigmoid.", field="kind")

@@ -46,9 +46,18 @@ def unwrap(network: nn.Module) -> nn.Module:
     if isinstance(network, torch.jit.ScriptModule):
         raise NetworkError("A scripted network hides its modules: give the network from before torch.jit.script.")
     if not isinstance(network, nn.Module):
-        raise NetworkError(f"The network is a {type(network).__name__}: give a torch.nn.Module.")
+        raise NetworkError(f"The network is a {type(network).__name__}: give a torch.nn.Module{_hint(network)}.")
     wrapped = _wrapped(network)
     return network if wrapped is None else unwrap(wrapped[1])
+
+
+def _hint(network: object) -> str:
+    """Where the module is, of what was given in place of it."""
+    if isinstance(network, str):
+        return f", such as l2caf.load({network!r}).network"
+    if isinstance(network, type):
+        return f", an object of the class {network.__name__}"
+    return ", here its .network" if isinstance(getattr(network, "network", None), nn.Module) else ""
 
 
 def name_inside(network: nn.Module, name: str) -> str:

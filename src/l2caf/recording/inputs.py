@@ -50,7 +50,8 @@ class Arguments:
         else:
             raise InputError(
                 f"The inputs are a {type(inputs).__name__}, but a network takes tensors: give a tensor of shape "
-                "(batch, channels, height, width), a tuple of arguments, or a dict of named ones."
+                "(batch, channels, height, width), a tuple of arguments, or a dict of named ones; l2caf.load(…)"
+                ".preprocess(photograph)[None] makes one of a photograph."
             )
         main = arguments.main
         if main.shape[0] == 0:

@@ -54,6 +54,13 @@ def usable_layers(
     """List the layers whose output holds a map of an input, in the order in which they finish.
 
     `of` names the input, where there are several; layers whose positions do not answer to it are left out.
+
+    >>> import torch
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> [(layer.name, layer.layout.grid) for layer in usable_layers(network, torch.rand(1, 3, 32, 32))]
+    [('0', (8, 8))]
     """
     plain = unwrap(network)
     with borrowed(plain):
@@ -409,4 +416,6 @@ def module_named(network: nn.Module, name: str) -> nn.Module:
     try:
         return network.get_submodule(name)
     except AttributeError as error:
-        raise NetworkError(f"There is no module {name!r} in this network.") from error
+        near = difflib.get_close_matches(name, [one for one, _ in network.named_modules()], n=3)
+        hint = f"the nearest are {', '.join(near)}" if near else "network.named_modules() lists them"
+        raise NetworkError(f"There is no module {name!r} in this network: {hint}.") from error

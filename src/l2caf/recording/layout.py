@@ -46,6 +46,10 @@ class Layout:
     along: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.kind not in ("channels_first", "channels_last", "tokens"):
+            raise LayerError(
+                f"There is no layout {self.kind!r}: take channels_first, channels_last or tokens.", field="layout"
+            )
         if self.order is not None and sorted(self.order) != list(range(len(self.grid))):
             raise LayerError(
                 f"The order {self.order} does not name each axis of the grid {self.grid} once: for tokens that run "

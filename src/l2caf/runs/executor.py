@@ -23,7 +23,16 @@ SIZE = 16  # pictures in a block
 
 
 class Executor(abc.ABC):
-    """Where blocks are done."""
+    """Where blocks are done.
+
+    >>> class OneByOne(Executor):
+    ...     def map(self, spec, blocks):
+    ...         built = spec.build()
+    ...         for block in blocks:
+    ...             yield block.number, built(block)
+    >>> list(OneByOne().map(Built(None, None), []))
+    []
+    """
 
     @abc.abstractmethod
     def map(self, spec: RunSpec | Built, blocks: Sequence[Block]) -> Iterator[tuple[int, list[Row]]]:

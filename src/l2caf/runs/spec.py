@@ -57,7 +57,7 @@ class RunSpec:
     work       a key of WORKS
     settings   of that work, by name; JSON values
 
-    >>> spec = RunSpec("embedding", ModelSpec("efficientnet_lite0"))
+    >>> spec = RunSpec("embedding", ModelSpec("tf_efficientnet_lite0"))
     >>> RunSpec.from_dict(spec.as_dict()) == spec
     True
     """

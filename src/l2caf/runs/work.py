@@ -48,6 +48,20 @@ class Work(abc.ABC):
     key        in the table WORKS
     stage      what is being done, for whoever watches
     pictures   whether it draws on what the network sees, so that the pictures have to be kept with the inputs
+
+    >>> @dataclass(frozen=True)
+    ... class Count(Work):
+    ...     key, stage = "count", "counting"
+    ...     start: int = 0
+    ...
+    ...     def seen_by(self, model):
+    ...         return model.preprocess
+    ...
+    ...     def measure(self, model, batch): ...
+    ...
+    ...     def counted(self, row): ...
+    >>> Count(3).settings()
+    {'start': 3}
     """
 
     key: ClassVar[str]

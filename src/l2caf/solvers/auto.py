@@ -24,6 +24,14 @@ class Auto(Solver):
     |                                   |        |                          | non-negative (the best of     |
     |                                   |        |                          | those), else Riemannian       |
     | anything else                     | any    | any                      | Riemannian                    |
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> solution = l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=Auto()).solution
+    >>> solution.solver, solution.reason
+    ('Exact', 'the output is affine in the filter')
     """
 
     riemannian: Riemannian = field(default_factory=Riemannian)

@@ -34,7 +34,15 @@ SHORT = 1 - 1e-6  # below this a filter is shorter than 1 by more than rounding
 
 @dataclass(frozen=True)
 class Exact(Solver):
-    """One matrix product, or a few; no iterations through the network."""
+    """One matrix product, or a few; no iterations through the network.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> [str(one) for one in l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=Exact()).outcome]
+    ['exact']
+    """
 
     def search(self, problem: Problem) -> Found:
         why_not = self.why_not(problem)

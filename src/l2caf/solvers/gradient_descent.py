@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from ..problem import Problem, Way
 from ..solution import Outcome
 from .slope import contradicted, said, with_slope
-from .solver import Found, Solver, each_map
+from .solver import Found, Solver, check_counts, each_map
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,14 @@ class GradientDescent(Solver):
     A sample stops when |L_l - L_(l-window)| < tolerance, or after `steps`. The rate falls linearly to zero.
     `vanilla` runs the whole network in every step, as one would without a cut; the result is the same.
     `keep_path` keeps the filter of every step, for slow motion.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> heatmap = l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=GradientDescent(steps=9, keep_path=True))
+    >>> heatmap.solution.path.shape
+    torch.Size([9, 1, 8, 8])
     """
 
     steps: int = 1000
@@ -34,9 +41,7 @@ class GradientDescent(Solver):
     keep_path: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("window", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"A descent of {name}={getattr(self, name)} goes nowhere: give at least {least}.")
+        check_counts(self, "steps", "window")
 
     def search(self, problem: Problem) -> Found:
         return each_map(problem, self._search_one)

@@ -11,7 +11,7 @@ from ..problem import Problem
 from ..solution import Outcome
 from .descent import Descent
 from .slope import contradicted, said
-from .solver import Found, Solver, each_map
+from .solver import Found, Solver, check_counts, each_map
 from .sphere import by_eigenvalues
 from .stencil import MOST_POSITIONS, Stencil
 from .walkers import ROUNDS, Walkers, far_apart
@@ -35,6 +35,14 @@ class Riemannian(Solver):
     Where it ends, the gradient is compared with the values. Where these contradict each other, or there is no slope at
     all, the outcome is `stuck`, and a search without derivatives goes on (`stencil.py`), unless there are too many
     positions for one.
+
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 8, stride=8), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Tanh()
+    ... )
+    >>> heatmap = l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=Riemannian(evaluations=40))
+    >>> heatmap.solution.solver
+    'Riemannian'
     """
 
     evaluations: int = 150
@@ -43,6 +51,9 @@ class Riemannian(Solver):
     memory: int = 12
     leap: float = 0.6
     exploring: int = 1280
+
+    def __post_init__(self) -> None:
+        check_counts(self, "evaluations", "patience", "memory")
 
     def search(self, problem: Problem) -> Found:
         return each_map(problem, self._search_one)

@@ -22,6 +22,11 @@ class Found:
 
     `even` are the losses of the uniform filter, (K, B), where the search met it. `path`, (steps, K, B, n), and the
     `losses` along it, (steps, K, B), are there where they were asked for.
+
+    >>> one = torch.ones(1, 1, dtype=torch.int64)
+    >>> found = Found(torch.rand(1, 1, 49), torch.zeros(1, 1), one, one, [[Outcome.CONVERGED]])
+    >>> Found.stacked([found, found]).weights.shape
+    torch.Size([2, 1, 49])
     """
 
     weights: Tensor
@@ -56,7 +61,24 @@ class Found:
 
 
 class Solver(abc.ABC):
-    """Finds, for every map and sample of a problem, a filter of small loss."""
+    """Finds, for every map and sample of a problem, a filter of small loss.
+
+    A solver of one's own searches; judging and laying out what it found is done for it:
+
+    >>> class Uniform(Solver):
+    ...     def search(self, problem):
+    ...         start = problem.filter.start(problem.batch, problem.grid)
+    ...         weights = problem.filter.weights(start, problem.grid).expand(problem.maps, -1, -1)
+    ...         loss = problem.value(weights).detach()
+    ...         once = torch.ones_like(loss, dtype=torch.int64)
+    ...         return Found(weights, loss, once, once, [[Outcome.STEP_LIMIT] * problem.batch] * problem.maps)
+    >>> import l2caf
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    ... )
+    >>> str(l2caf.explain(network, torch.rand(1, 3, 32, 32), solver=Uniform()).outcome[0])
+    'uniform'
+    """
 
     @property
     def name(self) -> str:
@@ -99,6 +121,14 @@ class Solver(abc.ABC):
             path=along(path),
             losses=along(found.losses),
         )
+
+
+def check_counts(solver: Solver, *names: str) -> None:
+    """Refuse a number of steps, evaluations or the like that goes nowhere."""
+    for name in names:
+        given = getattr(solver, name)
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise InputError(f"A search of {name}={given!r} goes nowhere: give a whole number, at least 1.")
 
 
 def each_map(problem: Problem, search: Callable[[Problem], Found]) -> Found:

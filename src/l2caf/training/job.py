@@ -29,6 +29,9 @@ class Job(ABC):
     bad         pictures that were left out, and why
     notes       what else should stand in the log, as JSON values
     contents    hashes of what the run starts from beside the pictures, such as weights; another run must not go on
+
+    >>> sorted(Job.__abstractmethods__)  # what a job of one's own gives
+    ['loss', 'measure', 'save']
     """
 
     fabric: Any

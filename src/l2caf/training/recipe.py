@@ -46,6 +46,19 @@ class Recipe(ABC):
 
     name    key in RECIPES
     about   what its command's help says after the first line
+
+    >>> @dataclass(frozen=True)
+    ... class Jam(Recipe):
+    ...     name = "jam"
+    ...     sugar: float = option(0.5, "How much of it is sugar.")
+    ...
+    ...     @property
+    ...     def limits(self):
+    ...         return Limits(10)
+    ...
+    ...     def prepare(self, data, fabric, progress): ...
+    >>> Jam(sugar=0.7)
+    Jam(sugar=0.7)
     """
 
     name: ClassVar[str]

@@ -53,7 +53,7 @@ class RetrievalRecipe(Recipe):
     torchrun --nproc-per-node 2 -m l2caf train retrieval cars /data/cars --out cars
     """
 
-    backbone: str = option("efficientnet_lite0", "efficientnet_lite0 or timm:NAME.", panel=NETWORK)
+    backbone: str = option("tf_efficientnet_lite0", "tf_efficientnet_lite0 or timm:NAME.", panel=NETWORK)
     dimension: int = option(128, "Length of an embedding.", panel=NETWORK)
     freeze: str = option(
         "auto",

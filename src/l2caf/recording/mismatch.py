@@ -1,0 +1,58 @@
+"""What is plainly wrong with inputs that a network failed on: looked at only after it has."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from torch import nn
+
+from ..errors import InputError
+from .inputs import Arguments
+
+_CONVOLUTIONS: dict[type[nn.Module], int] = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
+
+
+def mismatch(error: Exception, network: nn.Module, arguments: Arguments) -> InputError | None:
+    """The sentence in place of torch's own, where inputs and network clearly do not fit; else None."""
+    why = _arguments(network, arguments) if isinstance(error, TypeError) else _tensors(error, network, arguments)
+    return None if why is None else InputError(why)
+
+
+def _arguments(network: nn.Module, arguments: Arguments) -> str | None:
+    """Other arguments than `forward` takes."""
+    try:
+        signature = inspect.signature(network.forward)
+        signature.bind(*arguments.args, **arguments.kwargs)
+        return None
+    except ValueError:  # written in C
+        return None
+    except TypeError as fault:
+        shapes = {tuple(value.shape) for value in arguments.args if hasattr(value, "shape")}
+        if not arguments.kwargs and len(arguments.args) > 1 and len(shapes) == 1:
+            return (
+                f"{len(arguments.args)} inputs are given as arguments of their own, but the network takes"
+                f" {signature}: make one batch of them with torch.stack."
+            )
+        return f"The network takes {signature}, and not what is given ({fault}): name its inputs as it does."
+
+
+def _tensors(error: Exception, network: nn.Module, arguments: Arguments) -> str | None:
+    """A tensor of another kind than the weights, without a batch, or with other channels."""
+    weights = next((one for one in network.parameters() if one.is_floating_point()), None)
+    main = arguments.main
+    if weights is not None and main.is_floating_point():
+        for name, given, wanted in (
+            ("on", main.device, weights.device),
+            ("of type", main.dtype, weights.dtype),
+        ):
+            if given != wanted and ("same" in str(error) or "but got" in str(error)):
+                words = f"{str(wanted)!r}" if name == "on" else str(wanted)
+                return f"The inputs are {name} {given} and the network's weights {wanted}: give inputs.to({words})."
+    channels = re.search(r"to have (\d+) channels, but got (\d+) channels", str(error))
+    if channels:
+        return f"The inputs have {channels[2]} channels, but the network takes {channels[1]}: give it such ones."
+    axes = next((_CONVOLUTIONS[type(one)] for one in network.modules() if type(one) in _CONVOLUTIONS), None)
+    if axes is not None and main.ndim == axes + 1:
+        return f"The input has shape {tuple(main.shape)} and no batch: give inputs.unsqueeze(0), or a batch of several."
+    return None
