@@ -55,7 +55,7 @@ class RetrievalRecipe(Recipe):
         --out cars
     """
 
-    backbone: str = option("efficientnet_lite0", "efficientnet_lite0 or timm:NAME.", panel=NETWORK)
+    backbone: str = option("tf_efficientnet_lite0", "tf_efficientnet_lite0 or timm:NAME.", panel=NETWORK)
     dimension: int = option(128, "Embedding dimension.", panel=NETWORK)
     freeze: str = option(
         "auto",
