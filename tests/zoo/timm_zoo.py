@@ -66,7 +66,7 @@ NETWORKS = (
     _timm("dla46_c", r"level5(\.root(\.relu)?)?"),
     _timm("densenet121", r"features(\.norm5)?", block_config=(2, 2, 2, 2)),
     _timm("tinynet_e", r"bn2(\.act)?"),
-    _timm("mnasnet_small", r"bn2(\.act)?"),
+    _timm("mnasnet_small", r"bn2(\.act)?", (7, 9), size=FULL),
     _timm("mobileone_s0", r"final_conv|stages(\.3)?", why="branches side by side, each a convolution"),
     _timm("lambda_resnet26t", r"final_conv|stages(\.3)?", why="layers that look at everything at once"),
     _timm("nf_regnet_b0", r"final_act"),
