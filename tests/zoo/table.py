@@ -103,6 +103,7 @@ def _not_taken(rows: list[Judged]) -> list[str]:
         "",
         f"Right default layers that are not taken: {len(refused)} of {count}{share}" + (":" if refused else "."),
     ]
+    lines += [""] if refused else []
     for row in refused:
         reason = row.network.why or row.note
         lines += [f"- {row.network.name}: {row.verdict} (`{row.layer or 'none'}`); {reason}"]
