@@ -80,7 +80,7 @@ class Network:
     by default; none means that no layer holds a map, and that the network must be refused. `also` is a pattern of other
     layers that are as right wherever the pixels confirm them: a dense predictor has many, all but its answer.
     `may_refuse`: to refuse it is as right. `held_out` says that it is not among the networks that the criterion of
-    positions was made on. `why` is for whoever reads the table.
+    positions was made on. `trained`: its weights are not random. `why` is for whoever reads the table.
     """
 
     name: str
@@ -92,6 +92,7 @@ class Network:
     why: str = ""
     also: str = r"(?!)"  # none
     may_refuse: bool = False
+    trained: bool = False
 
 
 def look_up(inputs: Any, path: Path) -> Tensor:
@@ -166,12 +167,15 @@ def measured(network: nn.Module, inputs: Any) -> nn.Module:
     picture than it is rounded. A trained one is never like that, either.
     """
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+
+    def measure(norm: nn.Module, given: tuple[Tensor, ...]) -> None:
+        norm.train(given[0].numel() > given[0].shape[1])  # a single value has no spread
+
+    hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
     for norm in norms:
-        norm.momentum, norm.training = 1.0, True
-    try:
-        if norms:
-            call(network, inputs)
-    finally:
-        for norm in norms:
-            norm.momentum, norm.training = 0.1, False
+        norm.momentum = 1.0
+    call(network, inputs)
+    for norm, hook in zip(norms, hooks, strict=True):
+        hook.remove()
+        norm.eval().momentum = 0.1
     return network

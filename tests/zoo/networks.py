@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import odd_inputs, odd_positions, timm_zoo, torchvision_zoo, transformers_zoo
+from . import odd_inputs, odd_positions, timm_zoo, torchvision_zoo, trained_zoo, transformers_zoo
 from .entry import Network
 
 NETWORKS: tuple[Network, ...] = (
@@ -11,6 +11,7 @@ NETWORKS: tuple[Network, ...] = (
     *transformers_zoo.NETWORKS,
     *odd_inputs.NETWORKS,
     *odd_positions.NETWORKS,
+    *trained_zoo.NETWORKS,
 )
 
 

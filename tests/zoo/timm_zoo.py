@@ -18,6 +18,9 @@ WIDE = (128, 160)
 SQUARE = (128, 128)
 FULL = (224, 288)  # for kernels of 5 and 7 pixels, which reach all over the last map of a smaller picture
 FOURTEENTHS = (112, 140)  # for patches of 14 pixels
+# Blocks that are maps by construction, and whose kernels reach all over a map of 4×5.
+FAR_REACHING = (Reading(r"blocks\..*", (4, 5), default=False),)
+TOO_SMALL = "kernels of 5 on a map of 4×5: its cells hardly differ in where they look"
 SMALL_VIT = {"depth": 2, "embed_dim": 64, "num_heads": 2}
 SMALL_SWIN = {"depths": (1, 1, 2, 2), "embed_dim": 24, "num_heads": (1, 2, 2, 4)}
 
@@ -41,7 +44,8 @@ def _timm(
     **options: Any,
 ) -> Network:
     right = (Reading(layer, grid, columns), *others)
-    return Network(name, "timm", partial(_build, name, size, options), right, held_out=held_out, why=why)
+    label = f"{name}, 128×160" if others and size == WIDE else name
+    return Network(label, "timm", partial(_build, name, size, options), right, held_out=held_out, why=why)
 
 
 def _vit(name: str, layer: str, prefix: int, *, size: tuple[int, int] = WIDE, held_out: bool = True) -> Network:
@@ -62,11 +66,14 @@ NETWORKS = (
     _timm("mobilenetv4_conv_small_035", r"blocks(\.4(\.0(\.\w+)?)?)?", (7, 9), size=FULL,
           why="the head convolves what is pooled already"),
     _timm("lcnet_035", r"blocks(\.5(\.1(\.\w+)?)?)?", (7, 9), size=FULL),
+    _timm("mobilenetv4_conv_small_035", r"blocks(\.4(\.0(\.\w+)?)?)?", others=FAR_REACHING, why=TOO_SMALL),
+    _timm("lcnet_035", r"blocks(\.5(\.1(\.\w+)?)?)?", others=FAR_REACHING, why=TOO_SMALL),
+    _timm("mnasnet_small", r"bn2(\.act)?", others=FAR_REACHING, why=TOO_SMALL),
     _timm("ghostnet_050", r"blocks(\.9(\.0)?)?"),
     _timm("dla46_c", r"level5(\.root(\.relu)?)?"),
     _timm("densenet121", r"features(\.norm5)?", block_config=(2, 2, 2, 2)),
     _timm("tinynet_e", r"bn2(\.act)?"),
-    _timm("mnasnet_small", r"bn2(\.act)?"),
+    _timm("mnasnet_small", r"bn2(\.act)?", (7, 9), size=FULL),
     _timm("mobileone_s0", r"final_conv|stages(\.3)?", why="branches side by side, each a convolution"),
     _timm("lambda_resnet26t", r"final_conv|stages(\.3)?", why="layers that look at everything at once"),
     _timm("nf_regnet_b0", r"final_act"),
