@@ -82,7 +82,7 @@ COMMANDS: dict[str, Command] = {
     # How many networks there are is up to the installed version of their library.
     "networks": Command("networks", ("1/description", "2/description")),
     "networks, pattern": Command("networks torchvision:resnet1*"),
-    "layers": Command("layers efficientnet_lite0"),
+    "layers": Command("layers tf_efficientnet_lite0"),
     "layers, own": Command("layers nets.py:curved"),
     "match": Command("match query.png gallery --network nets.py:bright --top 3 --out out"),
     "match, classifier": Command("match query.png gallery --top 2 --contrast 1:2 --out out"),
@@ -99,7 +99,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "sanity": Command("sanity cat.png cup.png query.png --network nets.py:straight --seeds 2 --stages 2 --out out"),
     "time": Command(
-        "time efficientnet_lite0 --rounds 1 --out out",
+        "time tf_efficientnet_lite0 --rounds 1 --out out",
         ("machine", "*/seconds/*", "*/rounds/*", "*/steps"),
     ),
     "train": Command(
