@@ -93,7 +93,10 @@ def _follow(
         typer.Option(help="As in Lightning Fabric: 32-true, bf16-mixed, 16-mixed.", rich_help_panel=options.NETWORK),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="The longest that all of it may take.", rich_help_panel=STEPS)
+        float | None,
+        typer.Option(
+            help="The longest that training may take, counted from its first iteration.", rich_help_panel=STEPS
+        ),
     ] = None,
     out: options.Out = Path("l2caf-training"),
     as_json: options.Json = False,
@@ -127,4 +130,5 @@ def _show(trained: Trained, *, as_json: bool) -> None:
         "no better": f"{score.short} rose no more",
     }
     console.print(f"{result.iterations} iterations in {result.seconds:.0f} s: {why[result.ended]}", highlight=False)
+    console.print(result.choice, highlight=False)
     console.print(f"network: {result.checkpoint}", highlight=False)

@@ -78,9 +78,9 @@ class _Entry:
 
 
 def _collected(rows: Sequence[_Row]) -> tuple[str, ...]:
-    """The names that stand as labels; none where all are numbers."""
+    """The names that stand as labels; none where some are numbers."""
     found = {row.label for row in rows if row.label}
-    return () if all(label.isdecimal() for label in found) else tuple(sorted(found))
+    return () if any(label.isdecimal() for label in found) else tuple(sorted(found))
 
 
 def _label(row: _Row, labels: dict[str, int]) -> int:

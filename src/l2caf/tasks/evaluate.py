@@ -201,12 +201,16 @@ def _measured(
         file = run(spec, dataset.samples, folder, size=request.batch, executor=executor, progress=progress)
         return file.rows()
 
-    first = methods_in(request.out)
+    first = methods_in(request.out, work.key)
     if first is None:
         yield from rows_in(request.out, work.methods)
         return
     held = {request.out: first}
-    held |= {folder: methods_in(folder) or () for folder in sorted(request.out.glob(f"{ADDED}*")) if folder.is_dir()}
+    held |= {
+        folder: methods_in(folder, work.key) or ()
+        for folder in sorted(request.out.glob(f"{ADDED}*"))
+        if folder.is_dir()
+    }
     missing = [name for name in work.methods if not any(name in methods for methods in held.values())]
     if missing:
         held[request.out / f"{ADDED}{'-'.join(missing)}"] = tuple(missing)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..datasets.dataset import Sample
 from ..errors import InputError, MethodError
+from ..files import remove_unfinished
 from ..progress import Progress, silent
 from ..rendering.style import Style
 from ..runs.executor import Executor, rows_of
@@ -133,6 +134,8 @@ def explain_photographs(
         request.asked.as_method(model)  # a class that the network does not have is told before a photograph is read
         named = _named(files, request)
         run = _known_by(request, model) if len(files) > 1 else ""
+        if run:  # alone here: what was being written when a run was killed is nobody's
+            remove_unfinished(request.folder)
         written = _written_before(request.out, run, named) if run else {}
         spec = RunSpec.of(replace(request.work(), run=run), request.network.spec(), loaded=model)
         failed = _explain(request, spec, named, written, refused, executor, progress, skipped)

@@ -111,6 +111,7 @@ def prepare(
         held_out=held_out,
         device=fabric.device,
         seed=recipe.seed,
+        known_by=f"{weights} {cut.at} {preprocessing_of(backbone.preprocessing)} {len(data)}",
         progress=progress,
     )
     start_from_backbone(network, cut, source, train, centred=not loss.normalized, length=loss.length)
