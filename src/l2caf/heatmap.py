@@ -175,7 +175,8 @@ class Heatmap:
 
         shown = self[:MOST_SHOWN]
         file = io.BytesIO()
-        sheet_of(shown._cells(None, None, None, signed=False), legend=False).save(file, "PNG")
+        cells = shown._cells(None, None, None, signed=False)
+        sheet_of(cells, legend=len(cells) > 1 or len(cells[0]) > 1).save(file, "PNG")
         return file.getvalue()
 
     def on_photograph(self, index: int, *, which: int | None = None, signed: bool = False) -> Tensor:
