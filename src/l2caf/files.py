@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import tempfile
 import unicodedata
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import FileError, L2cafError
+
+_UNFINISHED = re.compile(r"^\..*\.[0-9a-f]{8}\.part(?:\.\w+)?$")
 
 
 @contextmanager
@@ -41,6 +44,13 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         ) from error
     finally:
         _remove(temporary)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what `write_whole` left in a folder where a process was killed; whoever calls it is alone there."""
+    for path in folder.glob(".*.part*"):
+        if _UNFINISHED.search(path.name):
+            _remove(path)
 
 
 def write_json(path: str | os.PathLike[str], document: Any, *, indent: int = 1) -> None:

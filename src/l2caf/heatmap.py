@@ -331,11 +331,12 @@ class Heatmap:
         from .images import as_photograph
         from .preprocessing import crop_of
         from .rendering.drawn import Heat
+        from .transforms import readable
 
         fine = self._one(index, which, signed=signed)
         if preprocess is not None and image is not None:
             self._check_flat()
-            crop: Crop | None = crop_of(preprocess, as_photograph(image))
+            crop: Crop | None = crop_of(readable(preprocess), as_photograph(image))
         else:
             crop = self.crops[index] if self.crops is not None else None
         grid = self.grids(index, signed=signed)[which or 0]

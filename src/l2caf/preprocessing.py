@@ -35,7 +35,7 @@ _RESAMPLING = {
 SMALLEST, LARGEST = 448, 720  # pixels of a picture's height: 224 is tiny on a screen, more than 720 is waste
 CELL = 32  # the stride of most networks: a whole picture is brought to a multiple of it
 LONGEST = 4  # times as long as wide is the most that a whole picture may be
-VIEWS = ("crop", "squash")
+VIEWS = ("crop", "whole", "squash")
 
 
 def resampling(name: str) -> Image.Resampling:
@@ -368,10 +368,11 @@ def check_view(view: str) -> None:
         raise InputError(f"There is no view {view!r}: take one of {', '.join(VIEWS)}.", field="view")
 
 
-def viewed(preprocess: Preprocess, view: str = "crop") -> Preprocessing:
+def viewed(preprocess: Preprocess, view: str = "crop") -> Preprocessing | WholePreprocessing:
     """The preprocessing of a view through which boxes can be followed.
 
     "crop": as the network's own preprocessing has it, which is to resize and cut out the centre;
+    "whole": all of the image, in its own proportions;
     "squash": the whole image is stretched to the input, and nothing is cut off
 
     >>> squash = viewed(Preprocessing(), "squash")
@@ -384,6 +385,8 @@ def viewed(preprocess: Preprocess, view: str = "crop") -> Preprocessing:
             "Boxes cannot be mapped through a preprocessing function of one's own: "
             "give an l2caf.preprocessing.Preprocessing."
         )
+    if view == "whole":
+        return WholePreprocessing(preprocess)
     return preprocess if view == "crop" else preprocess.squashed()
 
 

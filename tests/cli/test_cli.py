@@ -178,13 +178,13 @@ class TestExplain:
             (("--solver", "gradient-descent", "--seed", 3), "GradientDescent"),
             (("--solver", "riemannian", "--top", 1), "Riemannian"),
             (("--solver", "exact", "--class", 282, "--class", "espresso"), "Exact"),
-            (("--published", "--contours", "--colormap", "viridis"), "Exact"),
+            (("--published", "--contours", "--cmap", "viridis"), "Exact"),
             (("--signed", "--box"), "Exact"),
             (("--method", "cam"), None),
             (("--method", "gradcam", "--top", 2, "--signed"), None),
             (("--method", "gradcam-abs", "--class", "lens cap", "--box"), None),
             (("--layer", "blocks.5"), "Riemannian"),
-            (("--whole",), "Exact"),
+            (("--view", "whole"), "Exact"),
         ],
     )
     def test_every_option(self, run: Run, cat: Path, options: tuple[object, ...], solver: str | None) -> None:
@@ -202,7 +202,7 @@ class TestExplain:
     def test_own_network_that_prints_and_returns_a_dict(self, run: Run, cat: Path) -> None:
         named = ("explain", cat, "--network", "nets.py:chatty", "--json")
         assert document(run(*named), code=2)["error"].startswith("--output: The network returns a dict")
-        result = run(*named, "--select", "scores")
+        result = run(*named, "--output", "scores")
         (image,) = document(result)["images"]
         assert image["predicted"]["name"].startswith("class ")
         assert "hello from the network" in result[2]
@@ -281,7 +281,7 @@ class TestOtherCommands:
         assert len(shares) == 4
 
 
-@pytest.mark.parametrize("options", [("--whole",), ()])
+@pytest.mark.parametrize("options", [("--view", "whole"), ()])
 def test_each_class_lies_on_its_own_object(run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
     two_objects().save(tmp_path / "both.png")
     classes = ("--class", "tiger cat", "--class", "espresso")
@@ -315,7 +315,7 @@ class TestFaults:
                 ("explain", "cat.png", "--filter", "l3"),
                 "--filter: There is no filter 'l3': take one of l2, l1, softmax",
             ),
-            (("explain", "cat.png", "--colormap", "viridas"), "viridis"),
+            (("explain", "cat.png", "--cmap", "viridas"), "viridis"),
             (("explain", "cat.png", "--device", "abacus"), "no device"),
             (("explain", "cat.png", "--weights", "none.pth"), "none.pth"),
             (("explain", "cat.png", "--out", "nets.py"), "--out: 'nets.py' cannot be made or written to"),

@@ -35,7 +35,7 @@ def test_a_new_stage_takes_the_bar_over(screen: io.StringIO) -> None:
         progress("training", 2, None)
     last = screen.getvalue()
     assert "training" in last
-    assert "2/?" in last
+    assert "2 done" in last
     assert "reading" not in last
 
 

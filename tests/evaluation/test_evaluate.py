@@ -142,8 +142,8 @@ def test_another_setting_in_the_same_folder_is_refused(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(_arguments(made, tmp_path / "out", "-m", "l2caf")) == 0
-    assert run(_arguments(made, tmp_path / "out", "-m", "gradcam")) == 2
-    assert "methods" in capsys.readouterr().err
+    assert run(_arguments(made, tmp_path / "out", "-m", "gradcam", "--layer", "mean")) == 2
+    assert "differs in layer" in capsys.readouterr().err
 
 
 def test_a_finished_run_is_not_measured_again(made: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,17 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written(folder: Path, monkeyp
     monkeypatch.setattr(timing_module, "side_by_side", interrupted)
     assert main("time nets.py:tiny --out o".split()) == 130
     assert list(Path("o").iterdir()) == []
+
+
+def test_a_map_faster_than_the_network_alone_and_uneven_rounds_are_warned_of() -> None:
+    found = time_network(model("mine", seeded(pooled)), pixels(1), rounds=3)
+    assert set(found.quartiles) - {"fast"} == {"forward", "gradcam", "l2caf"}  # vanilla descent is extrapolated
+    assert all(low <= found.seconds[name] <= high for name, (low, high) in found.quartiles.items())
+    steady = dict.fromkeys(found.quartiles, (1.0, 1.1))
+    sound = replace(found, seconds={"forward": 1.0, "l2caf": 1.1, "fast": 2.0}, quartiles=steady)
+    assert sound.warnings == ()
+    (odd,) = replace(sound, seconds={**sound.seconds, "fast": 0.9}).warnings
+    assert "L2-CAF, fast descent measured faster than the network alone" in odd
+    (uneven,) = replace(sound, quartiles={**steady, "forward": (1.0, 1.9)}).warnings
+    assert "the rounds of the network alone differ much" in uneven
+    assert replace(sound, seconds={**sound.seconds, "fast": 0.9}).as_dict()["warnings"] == [odd]

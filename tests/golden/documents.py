@@ -62,7 +62,7 @@ COMMANDS: dict[str, Command] = {
     "explain": Command("explain cat.png --out out"),
     "explain, top 2": Command("explain cat.png cup.png --top 2 --npy --box --out out"),
     "explain, a class": Command("explain cat.png --class 285 --published --out out"),
-    "explain, whole": Command("explain cup.png --class espresso --signed --whole --bare --out out"),
+    "explain, whole": Command("explain cup.png --class espresso --signed --view whole --bare --out out"),
     "explain, gradcam": Command("explain cat.png --method gradcam --out out"),
     "explain, cam": Command("explain cat.png --method cam --top 1 --out out"),
     "explain, searched": Command("explain cat.png --network nets.py:curved --out out", SEARCHED),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,13 @@ from l2caf.images import image_files
 from l2caf.networks.catalogue import load
 from l2caf.networks.embedding import EmbeddingConfig, EmbeddingNetwork, save_embedding
 from l2caf.networks.model import Model
+from l2caf.rendering.marks import fitted, font
+from l2caf.rendering.style import Style
 from l2caf.retrieval.embed import Embedding
 from l2caf.retrieval.index import Gallery, open_gallery
 from l2caf.retrieval.match import match
+from l2caf.tasks import match as match_task
+from l2caf.tasks.match import _contrast_title
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 LEFT, RIGHT = (0, 8), (48, 40)  # where the query has its red and its green patch
@@ -268,3 +273,42 @@ class TestCommand:
         arguments[2] = str(tmp_path / "gallery")
         assert run(arguments) == 0
         assert "bad.png" in capsys.readouterr().err
+
+
+def test_the_contrast_is_with_another_folder_however_far_down_it_comes(made: Path, tmp_path: Path) -> None:
+    patches(tmp_path / "query.png", (LEFT, RED))
+    for number in range(3):
+        patches(tmp_path / "gallery" / "red" / f"{number}.png", ((8 * number, 0), RED))
+    patches(tmp_path / "gallery" / "001.Blue_One" / "b.png", (LEFT, BLUE))
+    model = _model(made)
+    gallery = open_gallery(tmp_path / "gallery", image_files(tmp_path / "gallery"), Embedding().on(model))
+    found = match(model, tmp_path / "query.png", gallery, top=2)
+    assert [pair.group for pair in found.pairs] == ["red", "red"]
+    assert found.contrast is not None
+    assert (found.contrast.theirs, found.contrast.name) == (4, "001.Blue_One/b.png")
+    assert _contrast_title(found) == "red: for #1\nblue: for Blue One"  # which is not among those shown
+
+
+def test_a_map_of_nothing_is_not_called_solved(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captions: list[str] = []
+    monkeypatch.setattr(match_task, "grid", lambda rows, **words: captions.append(words["caption"]))
+    noted: list[str] = []
+    monkeypatch.setattr(match_task, "note", lambda text, size: noted.append(text))
+    model = _model(made)
+    found = match(model, made / "query.png", _gallery(made, model), top=2)
+    match_task.sheet(found, Style())
+    assert "solved exactly" in captions[0]
+    assert not noted
+    nothing = replace(found.pairs[0].of_query, heat=-np.abs(found.pairs[0].of_query.heat))
+    assert nothing.empty
+    match_task.sheet(replace(found, pairs=(replace(found.pairs[0], of_query=nothing),)), Style())
+    assert "solved exactly" not in captions[1]
+    assert noted == ["no place speaks for this pair beyond what all of the gallery shares"]
+
+
+def test_the_title_of_a_pair_keeps_its_score_at_any_width(made: Path) -> None:
+    model = _model(made)
+    pair = match(model, made / "query.png", _gallery(made, model), top=1).pairs[0]
+    long = replace(pair, name="a-folder-with-a-name-that-fits-nowhere-at-all/a.png")
+    first, *_ = fitted(match_task._title(long, "distance"), font(17), width=216)
+    assert first == f"#1 distance {pair.score:.2f}"

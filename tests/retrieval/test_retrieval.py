@@ -296,11 +296,11 @@ class TestProtocol:
         ("more", "words"),
         [
             (["--protocol", "magic"], "magic"),
-            (["--part", "unseen"], "no halves"),
-            (["--part", "nowhere"], "nowhere"),
-            (["--part", "held-out"], "names no pictures"),
+            (["--split", "unseen"], "no halves"),
+            (["--split", "nowhere"], "nowhere"),
+            (["--split", "held-out"], "names no pictures"),
             (["-m", "cam"], "'cam'"),
-            (["--protocol", "localisation", "--part", "seen"], "--part"),
+            (["--protocol", "localisation", "--split", "seen"], "--split"),
         ],
     )
     def test_bad_arguments_get_one_sentence(

@@ -151,7 +151,7 @@ class TestEvaluate:
 
     def test_settings(self, evaluated: Say) -> None:
         assert_refused(evaluated("--view", "squash"), "view")
-        assert_refused(evaluated("-m", "cam", "--classes", "labels"), "methods")
+        assert_refused(evaluated("-m", "cam", "--classes", "labels"), "labels_are_classes")
         assert_refused(evaluated("--batch", "3"), "batch")
         assert_refused(evaluated("--layer", "mean"), "layer")
         assert_refused(evaluated("--protocol", "retrieval", "--classifier"), "work")

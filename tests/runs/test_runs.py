@@ -128,7 +128,7 @@ def test_another_process_makes_the_same_index(made: Path, samples: Sequence[Samp
 @pytest.mark.slow
 def test_another_process_explains_and_draws_the_same(made: Path, samples: Sequence[Sample], tmp_path: Path) -> None:
     def explained(name: str, executor: Executor) -> dict[str, object]:
-        network = NetworkChoice(f"{made / 'bright.py'}:build", whole=True, device="cpu")
+        network = NetworkChoice(f"{made / 'bright.py'}:build", view="whole", device="cpu")
         files = [sample.path for sample in samples[:4]]
         question = Question(classes=(1, 2))
         request = ExplainRequest(files, tmp_path / name, network, question, Style(signed=True), npy=True, batch=2)

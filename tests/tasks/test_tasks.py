@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from embeddings_for_tests import colours_file, patches
+from l2caf.cli import main
 from l2caf.errors import Cancelled, ClassError, FileError, ImageError, InputError, L2cafError
 from l2caf.methods.table import METHODS
 from l2caf.progress import Progress
@@ -116,7 +117,7 @@ class TestExplain:
 
     def test_layer_part_and_view_are_in_the_request(self, choice: NetworkChoice, photos: Path, tmp_path: Path) -> None:
         sample("cup").resize((120, 60)).save(photos / "wide.png")
-        looked = NetworkChoice(choice.network, layer="0", whole=True, device="cpu")
+        looked = NetworkChoice(choice.network, layer="0", view="whole", device="cpu")
         request = ExplainRequest([photos / "wide.png"], tmp_path / "out", looked, npy=True)
         (written,) = explain_photographs(request).written
         assert written.explained.layer == "0"
@@ -188,7 +189,18 @@ class TestOthers:
         assert list(result.found.methods) == ["l2caf", "cam"]
         assert result.as_dict()["photographs"] == [str(photos / f"{number}.png") for number in range(5)]
         assert all(path.is_file() for path in result.written)
+        assert result.added == ()
         assert "written" not in json.loads(result.written[0].read_text("utf-8"))
+
+    def test_sanity_says_which_photographs_joined_in(
+        self, choice: NetworkChoice, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        given = [str(photos / "0.png"), "--network", choice.network, "--classifier", "-m", "l2caf"]
+        assert main(["sanity", *given, "--seeds", "1", "--stages", "2", "--out", str(tmp_path / "out")]) == 0
+        said = capsys.readouterr().err
+        assert "note: 1 photograph can be compared with too few others, so 5 that are installed joined in" in said
+        assert "chelsea.png" in said
+        assert len(json.loads((tmp_path / "out" / "sanity.json").read_text("utf-8"))["added"]) == 5
 
     def test_time_and_a_cancelled_one(self, choice: NetworkChoice, tmp_path: Path) -> None:
         told: Told = []

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -18,13 +20,15 @@ import l2caf
 import stripes
 from l2caf.cli.app import run as cli
 from l2caf.datasets import Dataset
-from l2caf.errors import DatasetError, FileError, InputError, TrainingError, WeightsError
+from l2caf.errors import Cancelled, DatasetError, FileError, InputError, TrainingError, WeightsError
 from l2caf.images import open_image
 from l2caf.networks import catalogue
 from l2caf.networks.embedding import read_config, read_embedding, save_embedding
 from l2caf.training import sources
-from l2caf.training.retrieval.job import CHECKPOINT
+from l2caf.training.job import Ended, TrainingResult
+from l2caf.training.retrieval.job import CHECKPOINT, SCORE
 from l2caf.training.retrieval.recipe import RetrievalRecipe
+from l2caf.training.state import LogLine
 from l2caf.training.trainer import follow
 
 QUICK = RetrievalRecipe(
@@ -45,7 +49,7 @@ def log_of(out: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("loss", ["triplet", "npair"])
 def test_it_learns_four_classes_by_heart(four: Dataset, tmp_path: Path, loss: str) -> None:
     """Nothing is held out, so the scores are those of the pictures trained on."""
-    recipe = replace(QUICK, loss=loss, held_out=0.0, keep=0.0, rate=3e-3, iterations=60, dimension=32)
+    recipe = replace(QUICK, loss=loss, held_out=0.0, keep=0.0, lr=3e-3, iterations=60, dimension=32)
     result = follow(recipe, four, tmp_path, device="cpu")
     losses = result.losses
     if loss == "npair":  # the other is a mean over what is still wrong, so it need not fall
@@ -118,15 +122,15 @@ def test_a_run_can_be_made_longer_but_not_otherwise_changed(four: Dataset, tmp_p
     follow(replace(QUICK, iterations=4), four, tmp_path, device="cpu")
     follow(replace(QUICK, iterations=6), four, tmp_path, device="cpu")
     assert len(log_of(tmp_path)["losses"]) == 6
-    with pytest.raises(FileError, match="a run that differs in rate"):
-        follow(replace(QUICK, rate=1.0), four, tmp_path, device="cpu")
+    with pytest.raises(FileError, match="a run that differs in lr"):
+        follow(replace(QUICK, lr=1.0), four, tmp_path, device="cpu")
     (tmp_path / "resume.pt").write_bytes((tmp_path / "resume.pt").read_bytes()[:1000])
     with pytest.raises(WeightsError, match="cannot be read"):
         follow(QUICK, four, tmp_path, device="cpu")
 
 
 def test_it_ends_when_held_out_pictures_are_found_no_better(four: Dataset, tmp_path: Path) -> None:
-    result = follow(replace(QUICK, rate=0.0, measure_every=1, patience=3), four, tmp_path, device="cpu")
+    result = follow(replace(QUICK, lr=0.0, measure_every=1, patience=3), four, tmp_path, device="cpu")
     assert (result.ended, result.iterations, result.best.iteration) == ("no better", 3, 0)
 
 
@@ -227,3 +231,52 @@ def test_two_processes_do_what_one_does(four: Dataset, tmp_path: Path) -> None:
     one, two = log_of(tmp_path / "one"), log_of(tmp_path / "two")
     assert two["losses"] == pytest.approx(one["losses"], rel=1e-2)
     assert two["best"]["recall_at_1"] == pytest.approx(one["best"]["recall_at_1"], abs=0.15)
+
+
+def test_minutes_count_from_the_first_iteration_and_something_is_trained(four: Dataset, tmp_path: Path) -> None:
+    result = follow(QUICK, four, tmp_path, device="cpu", minutes=0)
+    assert (result.ended, result.iterations) == ("minutes", 1)
+    assert follow(QUICK, four, tmp_path, device="cpu", minutes=0).iterations == 2  # and goes on
+
+
+def test_prepared_features_are_kept_for_a_run_that_goes_on(
+    four: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "NOTED", 2)
+    told: list[int] = []
+
+    def watch(stage: str, done: int, total: int | None, numbers: Mapping[str, float] = MappingProxyType({})) -> None:
+        if stage == "storing features":
+            told.append(done)
+            if told == [1, 2, 3, 4, 5]:
+                raise Cancelled("enough")
+
+    out, rest = tmp_path / "out", list(range(5, len(four) + 1))  # four were written down as whole
+    with pytest.raises(Cancelled):
+        follow(QUICK, four, out, device="cpu", progress=watch)
+    follow(QUICK, four, out, device="cpu", minutes=0, progress=watch)
+    assert told == [1, 2, 3, 4, 5, *rest]
+    resumed = follow(QUICK, four, out, device="cpu", progress=watch)
+    assert told == [1, 2, 3, 4, 5, *rest]  # nothing is prepared again
+    assert resumed.losses == follow(QUICK, four, tmp_path / "whole", device="cpu").losses
+    assert not list(out.glob(".features*"))  # the run is over
+    follow(replace(QUICK, seed=1), four, tmp_path / "other", device="cpu", minutes=0)
+    (kept,) = (tmp_path / "other").glob(".features*.npy")
+    kept.write_bytes(b"damaged")
+    follow(replace(QUICK, seed=1), four, tmp_path / "other", device="cpu", minutes=0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "saved", "words"),
+    [
+        ([0.9, 0.905], 0, "iteration 25 measured 90.5, but a later one takes its place only if it is better by more"),
+        ([0.9, 0.95], 25, "The network of iteration 25 is saved, the best by R@1."),
+        ([0.9, 0.8], 0, "The network of iteration 0 is saved, the start: no measurement was better."),
+    ],
+)
+def test_which_network_is_saved_is_said(scores: list[float], saved: int, words: str) -> None:
+    lines = tuple(LogLine(25 * number, None, {SCORE.key: score}, 0.0) for number, score in enumerate(scores))
+    best = next(line for line in lines if line.iteration == saved)
+    result = TrainingResult(Path(), SCORE, {}, Ended.MINUTES, 30, 1.0, {}, best, lines, (), {}, {}, worth=0.01)
+    assert words in result.choice
+    assert result.summary()["choice"] == result.choice

@@ -15,8 +15,8 @@ def command(
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
-    select: options.Select = None,
-    whole: options.Whole = False,
+    output: options.Output = None,
+    view: options.View = "crop",
     device: options.Device = "auto",
     embedding: options.Embedding = None,
     of_class: options.OneClass = None,
@@ -27,7 +27,8 @@ def command(
     frames: Annotated[
         int, typer.Option(min=2, max=400, help="The most frames of the GIF.", rich_help_panel=options.DRAW)
     ] = 40,
-    colormap: options.Colormap = None,
+    cmap: options.Cmap = None,
+    alpha: options.Alpha = options.DEFAULT_ALPHA,
     contours: options.Contours = False,
     out: options.OutFile = options.DEFAULT_OUT,
     as_json: options.Json = False,
@@ -36,11 +37,11 @@ def command(
 
     The motion is steady: slow motion where the filter moves fast.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf animate photo.jpg
-    l2caf animate photo.jpg --class espresso --out espresso.gif
+    l2caf animate photo.jpg --class espresso \\
+        --out espresso.gif
     l2caf animate photo.jpg --seed 7 --frames 80
     """
     from ..rendering.style import Style
@@ -50,9 +51,9 @@ def command(
     request = AnimateRequest(
         image,
         out,
-        NetworkChoice(network, weights, layer, part_named(select), whole, device, embedding),
+        NetworkChoice(network, weights, layer, part_named(output), view, device, embedding),
         of_class,
-        Style(cmap=colormap, contours=contours),
+        Style(cmap=cmap, alpha=alpha, contours=contours),
         frames=frames,
         steps=steps,
         seed=seed,
@@ -60,6 +61,7 @@ def command(
     with terminal.bar(f"loading {network}") as progress:
         result = animate_filter(request, progress=progress)
     terminal.say_assumed(result.assumed)
+    terminal.made(result.picture)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
-import typer.core
 
 from ..errors import Cancelled, L2cafError
-from . import terminal
+from . import common, terminal
 
 STOPPED = 130
 COMMANDS = (
@@ -22,6 +22,7 @@ COMMANDS = (
     "layers",
     "demo",
     "evaluate",
+    "difference",
     "sanity",
     "time",
     "match",
@@ -29,13 +30,16 @@ COMMANDS = (
 )
 # Called alone these work, or say what they miss; the others show their help.
 NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
+# These make a picture or a page, which they name to `terminal.made`.
+OPEN = ("explain", "compare", "animate", "demo", "evaluate", "sanity", "time", "match")
+ALIASES = {"select": "output", "part": "split"}
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.
 _UsageError: Any = typer.BadParameter.__base__
 _ClickError: Any = _UsageError.__base__
 
 
-class _Commands(typer.core.TyperGroup):
+class _Commands(common.Commands):
     """Finds a command in the module of its name."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -47,12 +51,10 @@ class _Commands(typer.core.TyperGroup):
         module = importlib.import_module(f".{cmd_name}", __package__)
         if hasattr(module, "group"):  # a command with commands of its own
             return typer.main.get_command(module.group)
-        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        alone.command(cmd_name, no_args_is_help=cmd_name not in NEED_NOTHING)(module.command)
-        return typer.main.get_command(alone)
+        return common.made(cmd_name, module.command, opens=cmd_name in OPEN, alone_is_help=cmd_name not in NEED_NOTHING)
 
 
-app = typer.Typer(cls=_Commands, add_completion=False, rich_markup_mode="rich", no_args_is_help=True)
+app = typer.Typer(cls=_Commands, rich_markup_mode="rich", no_args_is_help=True, context_settings=common.SETTINGS)
 
 
 def _version(wanted: bool) -> None:
@@ -63,7 +65,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _l2caf(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_version)
@@ -71,9 +72,8 @@ def _l2caf(
 ) -> None:
     """See where a neural network looks.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf demo
     l2caf explain photo.jpg
     l2caf explain holiday/ --top 3 --out heatmaps
@@ -81,6 +81,9 @@ def _l2caf(
     l2caf animate photo.jpg
     l2caf layers timm:resnet50
     """
+
+
+app.callback(help=common.unbroken(_l2caf.__doc__ or ""))(_l2caf)
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -114,10 +117,10 @@ def _run(given: list[str], *, as_json: bool) -> int:
         return leaving.exit_code
     except _ClickError as error:
         hint = _hint(error)
-        message = error.format_message().strip().replace("\n", " ")
+        message = _message(error, given)
         if not message:  # help was shown instead
             return 2
-        return terminal.fail(f"{message.rstrip('.')}.{hint}", as_json=as_json)
+        return terminal.fail(message + ("" if message.endswith(("?", ".")) else ".") + hint, as_json=as_json)
     if result == STOPPED:
         return _stopped(as_json=as_json)
     return result if isinstance(result, int) else 0
@@ -149,7 +152,18 @@ def _words(given: list[str]) -> dict[str, str]:
         else:
             word = parameter.metavar or parameter.name.upper()
             words |= {parameter.name: word, word.lower(): word}  # several are a list by name, and one by metavar
-    return words
+    # What a part of the library calls by another name than the command line.
+    return words | {theirs: words[ours] for theirs, ours in ALIASES.items() if ours in words}
+
+
+def _message(error: Any, given: list[str]) -> str:
+    """What click says, in one line; for an option that there is not, the one that was meant."""
+    wrong = getattr(error, "option_name", "")
+    known = sorted({word for word in _words(given).values() if word.startswith("-")})
+    if wrong and wrong not in known:
+        near = get_close_matches(wrong, known, n=1)
+        return f"There is no option {wrong}" + (f": did you mean {near[0]}?" if near else ".")
+    return str(error.format_message()).strip().replace("\n", " ")
 
 
 def _stopped(*, as_json: bool) -> int:

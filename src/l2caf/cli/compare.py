@@ -15,12 +15,13 @@ def command(
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
-    select: options.Select = None,
-    whole: options.Whole = False,
+    output: options.Output = None,
+    view: options.View = "crop",
     device: options.Device = "auto",
     embedding: options.Embedding = None,
     of_class: options.OneClass = None,
-    colormap: options.Colormap = None,
+    cmap: options.Cmap = None,
+    alpha: options.Alpha = options.DEFAULT_ALPHA,
     contours: options.Contours = False,
     out: options.OutFile = options.DEFAULT_OUT,
     as_json: options.Json = False,
@@ -33,12 +34,13 @@ def command(
     A method that does not fit the network says so in its cell. An embedding
     is shown to the methods that need no class.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf compare photo.jpg
-    l2caf compare photo.jpg --class espresso --out comparison.png
-    l2caf compare photo.jpg --network torchvision:vgg16 --contours
+    l2caf compare photo.jpg --class espresso \\
+        --out comparison.png
+    l2caf compare photo.jpg --network torchvision:vgg16 \\
+        --contours
     """
     from ..rendering.style import Style
     from ..tasks.compare import CompareRequest, compare_methods
@@ -47,13 +49,14 @@ def command(
     request = CompareRequest(
         image,
         out,
-        NetworkChoice(network, weights, layer, part_named(select), whole, device, embedding),
+        NetworkChoice(network, weights, layer, part_named(output), view, device, embedding),
         of_class,
-        Style(cmap=colormap, contours=contours),
+        Style(cmap=cmap, alpha=alpha, contours=contours),
     )
     with terminal.bar(f"loading {network}") as progress:
         result = compare_methods(request, progress=progress)
     terminal.say_assumed(result.assumed)
+    terminal.made(result.picture)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0

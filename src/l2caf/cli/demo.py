@@ -12,9 +12,8 @@ DEFAULT_OUT = Path("l2caf-demo")
 def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> int:
     """Show what l2caf can do, on photographs and a network that come with it.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf demo
     l2caf demo --out pictures
     """
@@ -22,6 +21,7 @@ def command(out: options.Out = DEFAULT_OUT, as_json: options.Json = False) -> in
 
     with terminal.bar("loading") as progress:
         result = demonstrate(DemoRequest(out), progress=progress)
+    terminal.made(out)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0

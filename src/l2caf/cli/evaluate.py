@@ -19,15 +19,20 @@ MEASURE = "What is measured"
 
 
 def command(
-    dataset: Annotated[str, typer.Argument(help=f"Layout of the data set: {LAYOUTS.words()}.", show_default=False)],
+    dataset: Annotated[str, typer.Argument(help=f"Layout of the dataset: {LAYOUTS.words()}.", show_default=False)],
     root: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Its folder; for manifest, the file.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Path to the dataset: its folder; for manifest, the file.", show_default=False
+        ),
     ],
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
     device: options.Device = "auto",
+    output: options.Output = None,
     embedding: options.Embedding = None,
+    distance: options.Distance = None,
     protocol: Annotated[
         str,
         typer.Option(
@@ -35,25 +40,17 @@ def command(
             rich_help_panel=MEASURE,
         ),
     ] = "localisation",
-    part: Annotated[
+    split: Annotated[
         str | None,
         typer.Option(
+            "--split",
             help="For retrieval: unseen (the second half of the classes), seen (the first), held-out (pictures of the"
             " first that training left aside), all. [dim]Default: unseen for"
             f" {', '.join(entry.key for entry in LAYOUTS.values() if entry.halves)}, else all.[/dim]",
             rich_help_panel=MEASURE,
         ),
     ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method",
-            "-m",
-            help=f"{METHODS.words()}; repeat it for several. [dim]Default: "
-            f"{', '.join(METHODS.default_in('evaluate'))}; for retrieval, those that need no class.[/dim]",
-            rich_help_panel=MEASURE,
-        ),
-    ] = None,
+    method: options.Methods = None,
     classes: Annotated[
         str | None,
         typer.Option(
@@ -64,17 +61,11 @@ def command(
             rich_help_panel=MEASURE,
         ),
     ] = None,
-    view: Annotated[
-        str,
-        typer.Option(
-            help="crop: resize and cut out the centre; squash: the whole image, stretched.",
-            rich_help_panel=MEASURE,
-        ),
-    ] = "crop",
+    view: options.View = "crop",
     limit: Annotated[
         int | None, typer.Option(help="At most this many images, spread over the data set.", rich_help_panel=MEASURE)
     ] = None,
-    batch: Annotated[int, typer.Option(help="Images at a time.", rich_help_panel=MEASURE)] = 16,
+    batch: Annotated[int, typer.Option(help="Batch size.", rich_help_panel=MEASURE)] = 16,
     out: options.Out = Path("l2caf-evaluation"),
     as_json: options.Json = False,
 ) -> int:
@@ -84,25 +75,31 @@ def command(
     they are measured: a run that was stopped continues when the same command
     is given again. The folder gets rows.jsonl, results.json and report.html.
 
-    [bold]Examples[/bold]
-
     \b
-    l2caf evaluate imagenet /data/imagenet --limit 1000 --out results
-    l2caf evaluate cub /data/CUB_200_2011 --view squash -m l2caf -m gradcam
-    l2caf evaluate manifest boxes.csv --network mypackage.nets:build --classes labels
-    l2caf evaluate cub /data/CUB_200_2011 --network out/embedding.safetensors --protocol retrieval
+    [bold]Examples[/bold]
+    l2caf evaluate imagenet /data/imagenet --limit 1000 \\
+        --out results
+    l2caf evaluate cub /data/CUB_200_2011 --view squash \\
+        -m l2caf -m gradcam
+    l2caf evaluate manifest boxes.csv \\
+        --network mypackage.nets:build --classes labels
+    l2caf evaluate cub /data/CUB_200_2011 \\
+        --network out/embedding.safetensors \\
+        --protocol retrieval
     """
     from ..evaluation.localization import LocalizationResult
     from ..tasks.evaluate import EvaluationRequest, evaluate
-    from ..tasks.network_choice import NetworkChoice
+    from ..tasks.network_choice import NetworkChoice, part_named
 
     request = EvaluationRequest(
         dataset=dataset,
         root=root,
         out=out,
-        network=NetworkChoice(network, weights, layer, device=device, embedding=embedding),
+        network=NetworkChoice(
+            network, weights, layer, part_named(output), device=device, embedding=embedding, distance=distance
+        ),
         protocol=protocol,
-        part=part,
+        split=split,
         methods=tuple(method or ()),
         classes=classes,
         view=view,
@@ -113,6 +110,7 @@ def command(
         evaluation = evaluate(request, progress=progress)
     result = evaluation.result
     terminal.say_assumed(result.assumed)
+    terminal.made(evaluation.report)
     if isinstance(result, LocalizationResult) and result.left_out:
         terminal.say_left_out(result.left_out)
     for name, reason in result.bad.items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options, terminal
+from .patterns import expanded
 
 if TYPE_CHECKING:
     from ..tasks.explain import ExplainResult
@@ -18,13 +19,16 @@ MOST_ROWS = 100  # rows of the closing table; a folder of thousands would bury t
 
 def command(
     images: Annotated[
-        list[Path], typer.Argument(metavar="IMG", help="Photographs, and folders of them.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="IMG", help="Photographs, folders of them, and patterns such as 'photos/*.jpg'.", show_default=False
+        ),
     ],
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
-    select: options.Select = None,
-    whole: options.Whole = False,
+    output: options.Output = None,
+    view: options.View = "crop",
     device: options.Device = "auto",
     embedding: options.Embedding = None,
     classes: options.Classes = None,
@@ -52,11 +56,20 @@ def command(
             rich_help_panel=options.DRAW,
         ),
     ] = False,
-    colormap: options.Colormap = None,
+    cmap: options.Cmap = None,
+    alpha: options.Alpha = options.DEFAULT_ALPHA,
     contours: options.Contours = False,
     box: Annotated[
         bool, typer.Option("--box", help="Draw a box around the hottest region.", rich_help_panel=options.DRAW)
     ] = False,
+    threshold: Annotated[
+        float,
+        typer.Option(
+            "--threshold",
+            help="Heat at which boxes end, as a share of the greatest, 0 to 1.",
+            rich_help_panel=options.DRAW,
+        ),
+    ] = 0.25,
     bare: Annotated[
         bool,
         typer.Option("--bare", help="The map over the photograph alone, without titles.", rich_help_panel=options.DRAW),
@@ -64,8 +77,8 @@ def command(
     npy: Annotated[
         bool, typer.Option("--npy", help="Write the maps as arrays (.npy), too.", rich_help_panel=options.WRITE)
     ] = False,
-    out: options.Out = options.DEFAULT_OUT,
-    batch: Annotated[int, typer.Option(min=1, help="Photographs at a time.", rich_help_panel=options.WRITE)] = 16,
+    out: options.OutFile = options.DEFAULT_OUT,
+    batch: Annotated[int, typer.Option(min=1, help="Batch size.", rich_help_panel=options.WRITE)] = 16,
     as_json: options.Json = False,
 ) -> int:
     """Show where a network looked, in one photograph or in thousands.
@@ -77,14 +90,15 @@ def command(
     stopped continues when the same command is given again. Exit code: 0 if all
     were explained, 1 if some were skipped, 2 if none could be.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf explain photo.jpg
     l2caf explain photo.jpg --method l2caf-prediction
     l2caf explain holiday/ cat.png --top 3 --out heatmaps
-    l2caf explain photo.jpg --class "tiger cat" --class espresso --signed
-    l2caf explain photo.jpg --network torchvision:vgg16 --layer features.28 --method gradcam
+    l2caf explain photo.jpg --class "tiger cat" \\
+        --class espresso --signed
+    l2caf explain photo.jpg --network torchvision:vgg16 \\
+        --layer features.28 --method gradcam
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..rendering.style import Style
@@ -93,9 +107,9 @@ def command(
     from ..tasks.question import Question
 
     request = ExplainRequest(
-        images,
+        expanded(images),
         out,
-        NetworkChoice(network, weights, layer, part_named(select), whole, device, embedding),
+        NetworkChoice(network, weights, layer, part_named(output), view, device, embedding),
         Question(
             method,
             tuple(classes or ()),
@@ -105,7 +119,7 @@ def command(
             solver=solver,
             seed=seed,
         ),
-        Style(cmap=colormap, contours=contours, box=box, signed=signed),
+        Style(cmap=cmap, alpha=alpha, contours=contours, box=box, threshold=threshold, signed=signed),
         bare=bare,
         npy=npy,
         batch=batch,
@@ -113,10 +127,12 @@ def command(
     with terminal.bar(f"loading {network}") as progress:
         result = explain_photographs(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     terminal.say_assumed(result.assumed)
+    if result.written:
+        terminal.made(result.page or result.written[0].pictures[0])
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:
-        _report(result, out)
+        _report(result, request.folder)
     else:
         terminal.fail(result.nothing(where="the lines above say why"), as_json=False)
     if not result.written:

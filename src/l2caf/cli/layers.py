@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 
 def command(
     network: Annotated[str, typer.Argument(help="A name from 'l2caf networks'.", show_default=False)],
-    select: options.Select = None,
+    output: options.Output = None,
     as_json: options.Json = False,
 ) -> int:
     """List the layers whose output holds a map, as one run of the network shows them.
 
     Weights do not matter for this, so none are downloaded.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf layers efficientnet_lite0
     l2caf layers timm:resnet50
     l2caf layers mynets.py:build --json
@@ -32,7 +31,7 @@ def command(
     from ..tasks.network_choice import part_named
 
     with terminal.bar(f"looking through {network}") as progress:
-        result = list_layers(LayersRequest(network, part_named(select)), progress=progress)
+        result = list_layers(LayersRequest(network, part_named(output)), progress=progress)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0

@@ -30,7 +30,9 @@ def command(
     weights: options.Weights = None,
     layer: options.Layer = None,
     device: options.Device = "auto",
+    output: options.Output = None,
     embedding: options.Embedding = None,
+    distance: options.Distance = None,
     top: Annotated[int, typer.Option("--top", "-k", help="How many neighbours.", rich_help_panel=options.ASK)] = 5,
     contrast: Annotated[
         str | None,
@@ -45,7 +47,8 @@ def command(
         bool,
         typer.Option("--signed", help="Also what speaks against a pair, in blue.", rich_help_panel=options.DRAW),
     ] = False,
-    colormap: options.Colormap = None,
+    cmap: options.Cmap = None,
+    alpha: options.Alpha = options.DEFAULT_ALPHA,
     contours: options.Contours = False,
     out: options.Out = options.DEFAULT_OUT,
     as_json: options.Json = False,
@@ -57,29 +60,32 @@ def command(
     file, and the index of the gallery, which is used again while its files are
     the same.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf match bird.jpg birds/
-    l2caf match bird.jpg birds/ --network out/embedding.safetensors --top 8
+    l2caf match bird.jpg birds/ \\
+        --network out/embedding.safetensors --top 8
     l2caf match bird.jpg birds/ --contrast 1:3 --signed
     """
     from ..rendering.style import Style
     from ..tasks.match import MatchRequest, match_pictures
-    from ..tasks.network_choice import NetworkChoice
+    from ..tasks.network_choice import NetworkChoice, part_named
 
     request = MatchRequest(
         query,
         gallery,
         out,
-        NetworkChoice(network, weights, layer, device=device, embedding=embedding),
+        NetworkChoice(
+            network, weights, layer, part_named(output), device=device, embedding=embedding, distance=distance
+        ),
         top,
         _ranks(contrast),
-        Style(cmap=colormap, contours=contours, signed=signed),
+        Style(cmap=cmap, alpha=alpha, contours=contours, signed=signed),
     )
     with terminal.bar(f"loading {network}") as progress:
         result = match_pictures(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     terminal.say_assumed(result.assumed)
+    terminal.made(result.picture)
     if as_json:
         terminal.print_json(result.as_dict())
         return 0

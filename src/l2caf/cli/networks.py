@@ -15,9 +15,8 @@ def command(
 ) -> int:
     """List the networks that can be named.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf networks
     l2caf networks resnet
     l2caf networks "timm:convnext*"

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..errors import InputError
 from ..methods.table import FILTERS, METHODS, SOLVERS
 from ..networks.catalogue import DEFAULT, forms
 
+VIEWS = ("crop", "whole", "squash")
+FILES = frozenset(
+    ".avif .bmp .csv .gif .html .jpeg .jpg .json .jsonl .mp4 .npy .pdf .png .svg .tif .tiff .txt .webp".split()
+)
 NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "What is written"
+
+
+def _starting(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """Completes a word in the shell."""
+    known = list(words)
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
+
+    return complete
+
+
+def _no_picture(out: Path) -> Path:
+    """Refuse the name of a picture where several files are written: a folder of that name is meant by nobody."""
+    if out.suffix.lower() in FILES and not out.is_dir():
+        raise InputError(f"'{out}' names a file, and this command writes several: give a folder.", field="out")
+    return out
+
 
 Network = Annotated[
     str,
@@ -32,10 +56,14 @@ Layer = Annotated[
         rich_help_panel=NETWORK,
     ),
 ]
-Whole = Annotated[
-    bool,
+View = Annotated[
+    str,
     typer.Option(
-        "--whole", help="Show the network the whole photograph, not only its centre.", rich_help_panel=NETWORK
+        "--view",
+        help="What the network is shown: crop (resized, centre cut out), whole (all of it, in its own proportions),"
+        " squash (all of it, stretched to the input).",
+        autocompletion=_starting(VIEWS),
+        rich_help_panel=NETWORK,
     ),
 ]
 Embedding = Annotated[
@@ -48,11 +76,22 @@ Embedding = Annotated[
         rich_help_panel=NETWORK,
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.", rich_help_panel=NETWORK)]
-Select = Annotated[
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, mps.", rich_help_panel=NETWORK)]
+Output = Annotated[
     str | None,
     typer.Option(
+        "--output",
         help="Which part of the network's output is explained, by key or index, where it returns several.",
+        rich_help_panel=NETWORK,
+    ),
+]
+Distance = Annotated[
+    str | None,
+    typer.Option(
+        "--distance",
+        help="How embeddings are compared: cosine, or euclidean. [dim]Default: as the network was trained; cosine for a"
+        " network of your own.[/dim]",
+        autocompletion=_starting(("cosine", "euclidean")),
         rich_help_panel=NETWORK,
     ),
 ]
@@ -64,20 +103,56 @@ OneClass = Annotated[
     str | None,
     typer.Option("--class", "-c", help="A class, by name or number.", rich_help_panel=ASK),
 ]
-Method = Annotated[str, typer.Option("--method", "-m", help=f"One of {METHODS.words()}.", rich_help_panel=ASK)]
-Filter = Annotated[str, typer.Option(help=f"The constraint on the filter: {FILTERS.words()}.", rich_help_panel=ASK)]
-Solver = Annotated[str, typer.Option(help=f"How the filter is found: {SOLVERS.words()}.", rich_help_panel=ASK)]
-Seed = Annotated[int, typer.Option(help="Of the random start of gradient descent.", rich_help_panel=ASK)]
-Colormap = Annotated[
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        "-m",
+        help=f"Attribution method: {METHODS.words()}.",
+        autocompletion=_starting(METHODS),
+        rich_help_panel=ASK,
+    ),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        "-m",
+        help=f"Attribution methods: {METHODS.words()}; repeat it for several. [dim]Default: "
+        f"{', '.join(METHODS.default_in('evaluate'))}, those of them that fit.[/dim]",
+        autocompletion=_starting(METHODS),
+        show_default=False,
+        rich_help_panel=ASK,
+    ),
+]
+Filter = Annotated[
+    str,
+    typer.Option(
+        help=f"Constraint on the filter: {FILTERS.words()}.", autocompletion=_starting(FILTERS), rich_help_panel=ASK
+    ),
+]
+Solver = Annotated[
+    str,
+    typer.Option(
+        help=f"How the filter is found: {SOLVERS.words()}.", autocompletion=_starting(SOLVERS), rich_help_panel=ASK
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the random start of gradient descent.", rich_help_panel=ASK)]
+Cmap = Annotated[
     str | None,
-    typer.Option(help="A colour map of matplotlib. [dim]Default: turbo.[/dim]", rich_help_panel=DRAW),
+    typer.Option("--cmap", help="Colour map of matplotlib. [dim]Default: turbo.[/dim]", rich_help_panel=DRAW),
+]
+Alpha = Annotated[
+    float, typer.Option("--alpha", help="Opacity of the map, 0 to 1.", show_default=True, rich_help_panel=DRAW)
 ]
 Contours = Annotated[bool, typer.Option("--contours", help="Outline the hot regions.", rich_help_panel=DRAW)]
-Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.", rich_help_panel=WRITE)]
-OutFile = Annotated[
-    Path, typer.Option("--out", "-o", help="The folder or the file to write to.", rich_help_panel=WRITE)
+Out = Annotated[
+    Path,
+    typer.Option("--out", "-o", help="Folder to write to.", callback=_no_picture, rich_help_panel=WRITE),
 ]
+OutFile = Annotated[Path, typer.Option("--out", "-o", help="Folder or file to write to.", rich_help_panel=WRITE)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for machines.", rich_help_panel=WRITE)]
 
 DEFAULT_NETWORK = DEFAULT
+DEFAULT_ALPHA = 0.65
 DEFAULT_OUT = Path("l2caf-out")

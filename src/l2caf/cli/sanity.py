@@ -9,6 +9,7 @@ import typer
 
 from ..methods.table import METHODS
 from . import options, terminal
+from .patterns import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,27 +24,18 @@ def command(
         list[Path] | None,
         typer.Argument(
             metavar="IMG",
-            help="Photographs, and folders of them. [dim]Default: photographs that are installed.[/dim]",
+            help="Photographs, folders of them, and patterns such as 'photos/*.jpg'."
+            " [dim]Default: photographs that are installed.[/dim]",
             show_default=False,
         ),
     ] = None,
     network: options.Network = options.DEFAULT_NETWORK,
     weights: options.Weights = None,
     layer: options.Layer = None,
-    select: options.Select = None,
+    output: options.Output = None,
     device: options.Device = "auto",
     embedding: options.Embedding = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method",
-            "-m",
-            help=f"{METHODS.words()}; repeat it for several."
-            f" [dim]Default: {', '.join(METHODS.default_in('evaluate'))}.[/dim]",
-            rich_help_panel=TESTS,
-            show_default=False,
-        ),
-    ] = None,
+    method: options.Methods = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many random networks are drawn.", rich_help_panel=TESTS)] = 3,
     stages: Annotated[
         int,
@@ -62,20 +54,21 @@ def command(
     the same say nothing of what it has learnt. How alike the maps of different
     photographs are is measured too, and tells what counts as changed.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf sanity
-    l2caf sanity holiday/ --method l2caf --method gradcam --seeds 5
-    l2caf sanity holiday/ --network torchvision:resnet50 --stages 0 --out trust
+    l2caf sanity holiday/ --method l2caf --method gradcam \\
+        --seeds 5
+    l2caf sanity holiday/ --network torchvision:resnet50 \\
+        --stages 0 --out trust
     """
     from ..tasks.network_choice import NetworkChoice, part_named
     from ..tasks.sanity import SanityRequest, check_sanity
 
     request = SanityRequest(
-        images or [],
+        expanded(images or []),
         out,
-        NetworkChoice(network, weights, layer, part_named(select), device=device, embedding=embedding),
+        NetworkChoice(network, weights, layer, part_named(output), device=device, embedding=embedding),
         method or METHODS.default_in("evaluate"),
         seeds,
         stages,
@@ -83,6 +76,14 @@ def command(
     with terminal.bar(f"loading {network}") as progress:
         result = check_sanity(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     terminal.say_assumed(result.assumed)
+    if result.added:
+        given = len(result.photographs) - len(result.added)
+        terminal.say_note(
+            f"{given} photograph{'' if given == 1 else 's'} can be compared with too few others, so {len(result.added)}"
+            f" that are installed joined in ({', '.join(Path(name).name for name in result.added)}); give 3 or more to"
+            " have yours alone."
+        )
+    terminal.made(result.written[1])
     if as_json:
         terminal.print_json(result.as_dict())
     else:

@@ -7,22 +7,26 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..files import json_text, printable
-from ..progress import NONE, silent
+from ..progress import silent
+from .rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
-    from rich.table import Table
 
     from ..progress import Progress
 
 WIDE = 200  # columns where nobody's window sets a limit
 
 _kept: ContextVar[TextIO | None] = ContextVar("_kept", default=None)
+_shared: ContextVar[Console | None] = ContextVar("_shared", default=None)
+_quiet: ContextVar[bool] = ContextVar("_quiet", default=False)
+_made: ContextVar[Path | None] = ContextVar("_made", default=None)
 
 
 def fail(sentence: str, *, as_json: bool) -> int:
@@ -30,32 +34,65 @@ def fail(sentence: str, *, as_json: bool) -> int:
     if as_json:
         print_json({"error": sentence})
     else:
-        console = errors()
-        console.print("[bold red]error:[/bold red] ", end="")
-        console.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
+        _say("error", sentence, style="bold red")
     return 2
 
 
 def warn(sentence: str) -> None:
     """Say what went wrong with a part while the rest goes on."""
+    _say("skipped", sentence)
+
+
+def _say(kind: str, sentence: str, *, style: str = "yellow") -> None:
+    from rich.text import Text
+
     console = errors()
-    console.print("[yellow]skipped:[/yellow] ", end="")
-    console.print(printable(sentence), markup=False, highlight=False, soft_wrap=True)
+    words = Text.assemble((f"{kind}:", style), f" {printable(sentence)}")
+    # A window breaks lines within words; whoever reads a file or a pipe wants one line.
+    console.print(words, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def say_left_out(sentence: str) -> None:
     """Say what was not done, and why."""
-    console = errors()
-    console.print("[yellow]left out:[/yellow] ", end="")
-    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    _note("left out", sentence)
 
 
 def say_assumed(assumed: Mapping[str, str]) -> None:
     """Say what was taken for granted about a network, by what it is about."""
-    console = errors()
     for words in assumed.values():
-        console.print("[yellow]assumed:[/yellow] ", end="")
-        console.print(words, markup=False, highlight=False, soft_wrap=True)
+        _note("assumed", words)
+
+
+def say_note(sentence: str) -> None:
+    """Say what a person should know when reading the result."""
+    _note("note", sentence)
+
+
+def _note(kind: str, sentence: str) -> None:
+    if not _quiet.get():
+        _say(kind, sentence)
+
+
+def made(path: Path) -> None:
+    """Remember the picture or the page that a command made for people: `--open` shows it."""
+    _made.set(path)
+
+
+@contextmanager
+def manners(*, quiet: bool, opening: bool) -> Iterator[None]:
+    """Run a command with nothing printed but errors, if `quiet`; show what it made when it went well, if `opening`."""
+    tokens = _quiet.set(quiet), _made.set(None)
+    try:
+        yield
+        shown = _made.get()
+        if opening and shown is not None:
+            import typer
+
+            if typer.launch(str(shown)):
+                say_note(f"no program here opens {shown}.")
+    finally:
+        _quiet.reset(tokens[0])
+        _made.reset(tokens[1])
 
 
 @contextmanager
@@ -88,7 +125,7 @@ def output() -> Console:
 
     # A file or a pipe has no width of its own, and a cut-off file name helps nobody. Brackets and colons in names are
     # neither markup nor emoji.
-    return Output(width=None if sys.stdout.isatty() else WIDE, markup=False, emoji=False)
+    return Output(width=None if sys.stdout.isatty() else WIDE, markup=False, emoji=False, quiet=_quiet.get())
 
 
 def _lines(text: str) -> str:
@@ -97,56 +134,33 @@ def _lines(text: str) -> str:
 
 
 def errors() -> Console:
-    """Where progress and complaints go."""
+    """Where progress and complaints go: beside a bar, by way of its console, which else would be written over."""
     from rich.console import Console
 
-    return Console(stderr=True, emoji=False)
+    return _shared.get() or Console(stderr=True, emoji=False)
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Iterable[str] = ()) -> Table:
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Iterable[str] = ()) -> Rows:
     """A plain table whose cells are shown to the last letter."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    right = set(right)
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        made.add_column(column, overflow="fold", justify="right" if column in right else "left")
-    for row in rows:
-        made.add_row(*(Text(printable(cell)) for cell in row))
-    return made
+    return Rows.of(columns, rows, right)
 
 
 @contextmanager
 def bar(stage: str, total: int | None = None) -> Iterator[Progress]:
-    """Show one bar on stderr, where there is a terminal; what it lends is told how far the work is.
+    """Show on stderr how far the work is; what it lends is told.
 
-    A new stage takes the bar over; numbers so far stand behind it.
+    On a terminal one bar, which a new stage takes over; elsewhere a plain line every few seconds.
     """
-    console = errors()
-    if not console.is_terminal:
+    from .bar import drawn, lines
+
+    if _quiet.get():
         yield silent
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[numbers]}", markup=False),
-    )
-    with Bar(*columns, console=console, transient=True) as shown:
-        task, now = shown.add_task(stage, total=total, numbers=""), stage
-
-        def tell(stage: str, done: int, total: int | None, numbers: Mapping[str, float] = NONE) -> None:
-            nonlocal task, now
-            if stage != now:  # the time that is left cannot be told from the speed of other work
-                shown.remove_task(task)
-                task, now = shown.add_task(stage, total=total, numbers=""), stage
-            words = "  ".join(f"{name} {number:.3g}" for name, number in numbers.items())
-            shown.update(task, completed=done, total=total, numbers=words)
-
-        yield tell
+    console = errors()
+    show = drawn if console.is_terminal and not console.is_dumb_terminal else lines
+    shared = _shared.set(console)
+    try:
+        with show(console, stage, total) as progress:
+            yield progress
+    finally:
+        _shared.reset(shared)

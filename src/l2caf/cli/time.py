@@ -10,6 +10,7 @@ import typer
 from . import options, terminal
 
 if TYPE_CHECKING:
+    from ..evaluation.timing import Timing
     from ..tasks.time import TimeResult
 
 MEASURING = "How it is measured"
@@ -41,17 +42,18 @@ def command(
     beside it. Networks whose trained weights are not available are timed with
     random ones: a step costs the same, but the number of steps may differ.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf time
-    l2caf time efficientnet_lite0 torchvision:vgg16 --rounds 9
+    l2caf time efficientnet_lite0 torchvision:vgg16 \\
+        --rounds 9
     l2caf time timm:convnext_tiny --image photo.jpg --json
     """
     from ..tasks.time import TimeRequest, time_maps
 
     with terminal.bar("loading") as progress:
         result = time_maps(TimeRequest(networks or [], out, image, rounds), progress=progress)
+    terminal.made(result.written[-1])
     if as_json:
         terminal.print_json(result.as_dict())
     else:
@@ -67,19 +69,15 @@ def _report(result: TimeResult) -> None:
     columns = ["network", "weights", "solver", *TIMED.values(), "steps"]
     rows = []
     for timing in result.timings:
-        cells = [
-            ("~" if name in timing.extrapolated else "") + short(timing.seconds[name])
-            if name in timing.seconds
-            else "-"
-            for name in TIMED
-        ]
+        cells = [_cell(timing, name) for name in TIMED]
         rows.append([timing.network, timing.weights, timing.solver, *cells, str(timing.steps)])
         if timing.paper:
             cells = [short(timing.paper[name]) if name in timing.paper else "" for name in TIMED]
             rows.append(["  in the paper", "trained", "", *cells, ""])
     console.print(terminal.table(columns, rows, right=columns[3:]))
     console.print(
-        "~ extrapolated from a few steps to as many as fast descent took; the paper's machine is unknown,"
+        "Medians of the rounds, and quartiles below; ~ extrapolated from a few steps to as many as fast descent took;"
+        " the paper's machine is unknown,"
         f" this one: {result.machine}.",
         highlight=False,
     )
@@ -91,4 +89,16 @@ def _report(result: TimeResult) -> None:
     for timing in result.timings:
         for name, refusal in timing.refused.items():
             console.print(f"{timing.network}, {TIMED[name]}: {refusal}", highlight=False, markup=False)
+        for sentence in timing.warnings:
+            terminal.say_note(f"{timing.network}: {sentence}.")
     console.print(", ".join(map(str, result.written)), highlight=False, soft_wrap=True)
+
+
+def _cell(timing: Timing, name: str) -> str:
+    from ..tasks.time import short
+
+    if name not in timing.seconds:
+        return "-"
+    spread = timing.quartiles.get(name)
+    within = f"\n{short(spread[0])} to {short(spread[1])}" if spread else ""
+    return f"{'~' if name in timing.extrapolated else ''}{short(timing.seconds[name])}{within}"

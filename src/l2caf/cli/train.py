@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-import typer.core
 
 from ..datasets import trainable
 from ..training import RECIPES
 from ..training.recipe import STEPS, Recipe
-from . import options, terminal
+from . import common, options, terminal
 
 if TYPE_CHECKING:
     from ..table import Entry
     from ..tasks.train import Trained
 
 
-class _Recipes(typer.core.TyperGroup):
+class _Recipes(common.Commands):
     """Finds a command in the table of recipes."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -31,18 +30,27 @@ class _Recipes(typer.core.TyperGroup):
         return _command(RECIPES[cmd_name]) if cmd_name in RECIPES else None
 
 
-group = typer.Typer(name="train", cls=_Recipes, add_completion=False, rich_markup_mode="rich", no_args_is_help=True)
+group = typer.Typer(
+    name="train",
+    cls=_Recipes,
+    add_completion=False,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    context_settings=common.SETTINGS,
+)
 
 
-@group.callback()
 def _train() -> None:
     """Train a network on labelled pictures.
 
-    [bold]Examples[/bold]
-
     \b
-    l2caf train retrieval cub /data/CUB_200_2011 --loss triplet --out birds
+    [bold]Examples[/bold]
+    l2caf train retrieval cub /data/CUB_200_2011 \\
+        --loss triplet --out birds
     """
+
+
+group.callback(help=common.unbroken(_train.__doc__ or ""))(_train)
 
 
 def _command(entry: Entry) -> Any:
@@ -61,25 +69,23 @@ def _command(entry: Entry) -> Any:
         for one in fields(recipe)
         if "help" in one.metadata
     ]
-    data, *common = list(inspect.signature(_follow, eval_str=True).parameters.values())[1:]
+    data, *shared = list(inspect.signature(_follow, eval_str=True).parameters.values())[1:]
 
     def command(**given: Any) -> int:
         settings = {one.name: given.pop(one.name) for one in own}
         return _follow(recipe(**settings), **given)
 
-    parameters = [data, common[0], *own, *common[1:]]
+    parameters = [data, shared[0], *own, *shared[1:]]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     command.__doc__ = f"{entry.title}\n\n{inspect.cleandoc(recipe.about)}"
-    alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(entry.key, no_args_is_help=True)(command)
-    return typer.main.get_command(alone)
+    return common.made(entry.key, command)
 
 
 def _follow(
     recipe: Recipe,
-    dataset: Annotated[str, typer.Argument(help=f"Layout of the data set: {trainable().words()}.", show_default=False)],
-    root: Annotated[Path, typer.Argument(metavar="DIR", help="Its folder.", show_default=False)],
+    dataset: Annotated[str, typer.Argument(help=f"Layout of the dataset: {trainable().words()}.", show_default=False)],
+    root: Annotated[Path, typer.Argument(metavar="DIR", help="Path to the dataset.", show_default=False)],
     *,
     device: options.Device = "auto",
     precision: Annotated[
@@ -87,7 +93,10 @@ def _follow(
         typer.Option(help="As in Lightning Fabric: 32-true, bf16-mixed, 16-mixed.", rich_help_panel=options.NETWORK),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="The longest that all of it may take.", rich_help_panel=STEPS)
+        float | None,
+        typer.Option(
+            help="The longest that training may take, counted from its first iteration.", rich_help_panel=STEPS
+        ),
     ] = None,
     out: options.Out = Path("l2caf-training"),
     as_json: options.Json = False,
@@ -121,4 +130,5 @@ def _show(trained: Trained, *, as_json: bool) -> None:
         "no better": f"{score.short} rose no more",
     }
     console.print(f"{result.iterations} iterations in {result.seconds:.0f} s: {why[result.ended]}", highlight=False)
+    console.print(result.choice, highlight=False)
     console.print(f"network: {result.checkpoint}", highlight=False)

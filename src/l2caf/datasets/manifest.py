@@ -29,14 +29,17 @@ def read(
 
     The first row names the columns, in any order: `file` (relative to the CSV), and if they are known `label`
     and all of `x0`, `y0`, `x1`, `y1`. Several rows of one file are several boxes; a row may leave its box or
-    its label empty. A label is an index, or one of the names in `classes`. Boxes are half-open, in pixels of
+    its label empty. A label is an index, or a name: one of those in `classes`, or, where none are given, any; the
+    names are then collected and numbered in the order of the alphabet. Boxes are half-open, in pixels of
     the image upright: the columns x0 .. x1 - 1 belong to the object. `inclusive` says that x1 and y1 are the
     last pixels instead, as in many public annotations.
     """
     table = _table(Path(path))
-    labels = index_of_names(classes or ())
+    rows = list(_rows(table))
+    names = tuple(classes or ()) or _collected(rows)
+    labels = index_of_names(names)
     entries: dict[str, _Entry] = {}
-    for row in _rows(table):
+    for row in rows:
         entry = entries.setdefault(row.file, _Entry())
         entry.add(row, labels=labels, last=1 if inclusive else 0)
     samples = [
@@ -44,7 +47,7 @@ def read(
         for file, entry in entries.items()
     ]
     kept, gone = present(samples, listed_in=table, missing=missing)
-    return Dataset(f"manifest '{table.name}'", kept, dict(enumerate(classes or ())), gone)
+    return Dataset(f"manifest '{table.name}'", kept, dict(enumerate(names)), gone)
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,12 @@ class _Entry:
             line = Line(row.line.path, row.line.number, row.edges)
             x0, y0, x1, y1 = (line.real(place, f"{edge} of a box") for place, edge in enumerate(_EDGES))
             self.boxes.append(line.box(x0, y0, x1 + last, y1 + last))
+
+
+def _collected(rows: Sequence[_Row]) -> tuple[str, ...]:
+    """The names that stand as labels; none where some are numbers."""
+    found = {row.label for row in rows if row.label}
+    return () if any(label.isdecimal() for label in found) else tuple(sorted(found))
 
 
 def _label(row: _Row, labels: dict[str, int]) -> int:

@@ -24,16 +24,16 @@ def part_of(kind: str, root: Path, *, part: str | None, network: str) -> tuple[D
     has_halves = datasets.LAYOUTS[kind].halves
     chosen = part or ("unseen" if has_halves else "all")
     if chosen not in PARTS:
-        raise InputError(f"There is no part {chosen!r}: take one of {', '.join(PARTS)}.", field="part")
+        raise InputError(f"There is no split {chosen!r}: take one of {', '.join(PARTS)}.", field="split")
     if chosen in ("unseen", "seen") and not has_halves:
-        raise InputError(f"The layout {kind} has no halves of classes: take all or held-out.", field="part")
+        raise InputError(f"The layout {kind} has no halves of classes: take all or held-out.", field="split")
     found = datasets.read(kind, root, half=_HALVES[chosen]) if has_halves else datasets.read(kind, root)
     if chosen == "held-out":
         names = set(_held_out(network))
         found = replace(found, samples=tuple(sample for sample in found.samples if sample.name in names))
     if not found.samples:
         raise InputError(
-            f"The {chosen} part of {found.name} in '{root}' holds no picture: choose another.", field="part"
+            f"The {chosen} part of {found.name} in '{root}' holds no picture: choose another.", field="split"
         )
     return found, chosen
 
@@ -49,7 +49,7 @@ def _held_out(network: str) -> list[str]:
     names = config.training.get(HELD_OUT) if config else None
     if not isinstance(names, list):
         raise InputError(
-            f"{network} names no pictures that its training left aside: choose another part.", field="part"
+            f"{network} names no pictures that its training left aside: choose another split.", field="split"
         )
     return [str(name) for name in names]
 

@@ -18,7 +18,6 @@ import numpy as np
 from ..datasets.loading import Batch, Prepares
 from ..errors import InputError
 from ..methods.table import METHODS
-from ..preprocessing import viewed
 from ..runs.rows import Row, Unusable
 from .intervals import Interval, mean_interval
 from .measurements import (
@@ -30,6 +29,7 @@ from .measurements import (
     outcome_of,
     overlaps_of,
     row_of,
+    seen_through,
 )
 from .metrics import classified
 from .scores import MethodTable, ScoreComparison, compare_scores, tables_of
@@ -44,6 +44,7 @@ class Localization(MapWork):
     """What is measured: methods on a layer, over a view of the images, at a sweep of thresholds.
 
     labels_are_classes   whether the labels number the network's outputs
+    output               which part of the network's answer is explained, where it gives several
     """
 
     key: ClassVar[str] = "localisation"
@@ -54,6 +55,7 @@ class Localization(MapWork):
     labels_are_classes: bool = True
     layer: str | None = None
     thresholds: tuple[float, ...] = THRESHOLDS
+    output: str | int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "methods", METHODS.checked(self.methods))
@@ -63,7 +65,7 @@ class Localization(MapWork):
 
     def seen_by(self, model: Model) -> Prepares:
         """The view that is asked for, at the network's input size."""
-        return viewed(model.preprocess, self.view)
+        return seen_through(model, self.view)
 
     def measure(self, model: Model, batch: Batch) -> list[Mapped]:
         """One row per image and method."""
@@ -92,7 +94,7 @@ class Localization(MapWork):
 
     def _explained(self, model: Model, batch: Batch) -> tuple[list[list[int]], list[int | None], list[Heatmap]]:
         """Run the network once: its best classes and the labels, per image, and the heatmap of each method."""
-        with model.run(batch.inputs, layer=self.layer) as recording:
+        with model.run(batch.inputs, layer=self.layer, output=self.output) as recording:
             if model.embedding:
                 made = [METHODS[name].make_for_embeddings() for name in self.methods]
                 nothing: list[list[int]] = [[] for _ in batch.names]

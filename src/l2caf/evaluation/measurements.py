@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..boxes import Boxes
-from ..localization import overlap_of
+from ..localization import boxes_of, overlap_of
+from ..preprocessing import viewed
 from ..retrieval.embed import ImageVector
 from ..runs.rows import Row, Unusable
 from ..runs.work import Work
 from .metrics import foreground_ratio, pointed
 
 if TYPE_CHECKING:
-    from ..datasets.loading import Batch
+    from ..datasets.loading import Batch, Prepares
     from ..heatmap import Heatmap
     from ..networks.model import Model
 
@@ -38,12 +39,16 @@ class MapOverlap:
     iou, best_iou   at each threshold: of the largest component's box, and of the best of all components' boxes
     pointed         whether the maximum lies in a box
     foreground      the share of the image inside the boxes
+    boxes           of the largest component at each threshold, x0, y0, x1, y1, half-open, in pixels of the input
+    truth           the boxes of the image, likewise
     """
 
     iou: tuple[float, ...]
     best_iou: tuple[float, ...]
     pointed: bool
     foreground: float
+    boxes: tuple[tuple[int, ...], ...] = ()
+    truth: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,9 @@ def row_of(row: Row) -> Measurement:
     top = row.get("top")
     overlap = None
     if "iou" in row:
-        overlap = MapOverlap(tuple(row["iou"]), tuple(row["best_iou"]), row["pointed"], row["foreground"])
+        boxes, truth = (tuple(map(tuple, row[key])) for key in ("boxes", "truth"))
+        numbers = tuple(row["iou"]), tuple(row["best_iou"]), row["pointed"], row["foreground"]
+        overlap = MapOverlap(*numbers, boxes=boxes, truth=truth)
     return Mapped(
         row["image"], row["method"], row.get("label"), None if top is None else tuple(top), row.get("outcome"), overlap
     )
@@ -107,6 +114,11 @@ class MapWork(Work):
         """The heatmap of each method; maps are not kept while thousands are measured, so a report makes some anew."""
 
 
+def seen_through(model: Model, view: str) -> Prepares:
+    """How pictures reach the network in a view; one that prepares them itself has no other than its own."""
+    return model.preprocess if view == "crop" else viewed(model.preprocess, view)
+
+
 def overlaps_of(maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[float]) -> list[MapOverlap | None]:
     """How the maps (methods, H, W) of one image meet its boxes (n, 4), per method; None where it has no box."""
     if not len(boxes):
@@ -114,8 +126,17 @@ def overlaps_of(maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[fl
     overlap = overlap_of(maps, boxes, thresholds=thresholds)
     height, width = maps.shape[-2:]
     foreground = round(foreground_ratio(boxes, width=width, height=height), DIGITS)
+    found = boxes_of(maps, thresholds)
+    truth = tuple(tuple(round(float(edge), 2) for edge in box) for box in boxes)
     return [
-        MapOverlap(_rounded(overlap.largest[number]), _rounded(overlap.best[number]), pointed(heat, boxes), foreground)
+        MapOverlap(
+            _rounded(overlap.largest[number]),
+            _rounded(overlap.best[number]),
+            pointed(heat, boxes),
+            foreground,
+            tuple(map(tuple, found[number].tolist())),
+            truth,
+        )
         for number, heat in enumerate(maps)
     ]
 

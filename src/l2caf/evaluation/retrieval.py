@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ..datasets.loading import Batch, Prepares
 from ..errors import InputError
 from ..methods.table import METHODS
-from ..preprocessing import viewed
 from ..retrieval.embed import ImageVector, checked
 from ..retrieval.scores import RANKS, Retrieved, clusters, contingency, mutual_information, recalled, retrieve
 from ..runs.rows import Row, Unusable
@@ -31,6 +30,7 @@ from .measurements import (
     outcome_of,
     overlaps_of,
     row_of,
+    seen_through,
 )
 from .published import PaperRetrieval
 from .scores import MethodTable, ScoreComparison, compare_scores, tables_of
@@ -64,6 +64,7 @@ class Retrieval(MapWork):
     view: str = "crop"
     layer: str | None = None
     thresholds: tuple[float, ...] = THRESHOLDS
+    output: str | int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "methods", METHODS.for_embeddings().checked(self.methods))
@@ -71,7 +72,7 @@ class Retrieval(MapWork):
 
     def seen_by(self, model: Model) -> Prepares:
         """The view that is asked for, at the network's input size."""
-        return viewed(model.preprocess, self.view)
+        return seen_through(model, self.view)
 
     def heatmaps(self, model: Model, batch: Batch) -> list[Heatmap]:
         """The heatmap of each method."""
@@ -108,7 +109,7 @@ class Retrieval(MapWork):
 
     def _explained(self, model: Model, batch: Batch) -> tuple[NDArray[np.float32], list[Heatmap]]:
         """Run the network once: the raw embeddings (B, d) and the heatmap of each method."""
-        with model.run(batch.inputs, layer=self.layer) as recording:
+        with model.run(batch.inputs, layer=self.layer, output=self.output) as recording:
             vectors = checked(recording.output, name=model.name).float().cpu().numpy()
             return vectors, [METHODS[name].make_for_embeddings().on(recording.head) for name in self.methods]
 

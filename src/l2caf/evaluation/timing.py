@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -42,6 +42,7 @@ TIMED = {
 """What is timed, quickest first: the last two are the paper's own procedure."""
 ROUNDS = 5
 EXTRA = 2  # what is told beside the rounds: one descent to its end, and a round to warm up
+UNEVEN = 1.5  # times the first quartile is where the third says that the rounds differ much
 QUICK = 2.0  # seconds: a descent that takes longer is not run in every round
 SHORT, LONG = 1, 4  # steps of the vanilla form that are really taken: their difference is the cost of a step
 _PAPER_NAMES = {"densenet161": "DenseNet-161", "vgg16": "VGG", "googlenet": "GoogLeNet"}
@@ -52,6 +53,7 @@ _PAPER_ROWS = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "gra
 class Timing:
     """Seconds a frame on one network, by what was timed.
 
+    quartiles     of the rounds, where there were several
     steps         of descent, until its own test of convergence was met
     rounds        how often each was timed
     extrapolated  what was timed for a few steps only
@@ -70,9 +72,29 @@ class Timing:
     reason: str
     paper: dict[str, float]
     refused: dict[str, str]
+    quartiles: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What speaks against these numbers, in words."""
+        found = []
+        alone = self.seconds["forward"]
+        impossible = [TIMED[name] for name, value in self.seconds.items() if value < alone]
+        if impossible:
+            found.append(
+                f"{', '.join(impossible)} measured faster than the network alone, which runs in each of them: the"
+                " machine was doing something else, so give more rounds and let it rest"
+            )
+        uneven = [TIMED[name] for name, (low, high) in self.quartiles.items() if high > UNEVEN * low]
+        if uneven:
+            found.append(
+                f"the rounds of {', '.join(uneven)} differ much (see the quartiles): give more rounds, and let the"
+                " machine rest"
+            )
+        return tuple(found)
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress: Progress = silent) -> Timing:
@@ -111,6 +133,7 @@ def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress:
         reason=solution.reason,
         paper=paper_seconds(model.name),
         refused=refused,
+        quartiles={name: times.quartiles(name) for name in TIMED if name in candidates and rounds > 1},
     )
 
 
@@ -173,6 +196,11 @@ class Times:
     def seconds(self, one: str) -> float:
         """The median over the rounds."""
         return statistics.median(self.rounds[one])
+
+    def quartiles(self, one: str) -> tuple[float, float]:
+        """The first and the third, over two rounds or more."""
+        low, _, high = statistics.quantiles(self.rounds[one], n=4, method="inclusive")
+        return low, high
 
     def milliseconds(self, one: str) -> float:
         return 1000 * self.seconds(one)

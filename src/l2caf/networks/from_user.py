@@ -24,7 +24,8 @@ from typing import Any
 from torch import nn
 
 from ..errors import CatalogueError, L2cafError
-from ..preprocessing import Preprocessing, as_preprocess
+from ..preprocessing import Preprocessing
+from ..transforms import readable
 from .model import Model
 from .source import CatalogueRow, Source
 from .weights import load_weights
@@ -132,7 +133,7 @@ def _call(builder: Any, name: str) -> Any:
 
 def _as_model(name: str, built: Any) -> Model:
     if isinstance(built, Model):
-        return replace(built, preprocess=as_preprocess(built.preprocess), source=built.source or f"built by {name}")
+        return replace(built, preprocess=readable(built.preprocess), source=built.source or f"built by {name}")
     alone = not (isinstance(built, tuple) and len(built) == 2)
     network, preprocess = (built, Preprocessing()) if alone else built
     if not isinstance(network, nn.Module) or not callable(preprocess):
@@ -141,9 +142,7 @@ def _as_model(name: str, built: Any) -> Model:
             " preprocessing function, or an l2caf.networks.model.Model."
         )
     assumed = {"preprocessing": _PREPARED} if alone else {}
-    return Model(
-        name, network, as_preprocess(preprocess), source=f"built by {name}", assumed={**assumed, "output": _SCORES}
-    )
+    return Model(name, network, readable(preprocess), source=f"built by {name}", assumed={**assumed, "output": _SCORES})
 
 
 def _said(error: Exception) -> str:

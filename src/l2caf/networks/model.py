@@ -17,7 +17,7 @@ from ..explanation import explain
 from ..heatmap import Heatmap
 from ..images import as_photograph
 from ..objectives.objective import Objective
-from ..preprocessing import Input, Prepared, Preprocess, Preprocessing, WholePreprocessing
+from ..preprocessing import Input, Prepared, Preprocess, Preprocessing, WholePreprocessing, check_view
 from ..recorder import Recording, record
 from ..recording.borrow import unwrap
 from ..recording.inputs import Select
@@ -93,13 +93,25 @@ class Model:
         where = device_named(device)
         return replace(self, network=self.network.to(where), device=where)
 
+    def viewed(self, view: str) -> Model:
+        """The same, shown the centre of each photograph ("crop"), all of it ("whole"), or all, stretched ("squash")."""
+        check_view(view)
+        if view == "crop":
+            return self
+        if not isinstance(self.preprocess, Preprocessing):
+            raise InputError(
+                f"{self.name} prepares its pictures itself, so no other view can be shown to it: leave this out.",
+                field="view",
+            )
+        return self.whole() if view == "whole" else replace(self, preprocess=self.preprocess.squashed())
+
     def whole(self) -> Model:
         """The same, shown all of each photograph in its own proportions, not only its centre."""
         if isinstance(self.preprocess, WholePreprocessing):
             return self
         if not isinstance(self.preprocess, Preprocessing):
             raise InputError(
-                f"{self.name} prepares its pictures itself, so they cannot be shown to it whole.", field="whole"
+                f"{self.name} prepares its pictures itself, so they cannot be shown to it whole.", field="view"
             )
         return replace(self, preprocess=WholePreprocessing(self.preprocess))
 
@@ -246,6 +258,12 @@ class Model:
             raise InputError(f"{self.name} cannot prepare this picture ({first_line(error)}).") from error
 
 
+def devices() -> list[str]:
+    """The names of devices that are here."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    return ["auto", "cpu", *(name for name, here in there.items() if here)]
+
+
 def device_named(name: str) -> str:
     """The device that a name stands for; `auto` is the fastest here."""
     if name == "auto":
@@ -253,5 +271,5 @@ def device_named(name: str) -> str:
     try:
         torch.empty(1, device=name)
     except Exception as error:  # each backend says in its own way that it is not there
-        raise InputError(f"There is no device {name!r} here: take auto, cpu, cuda or mps.", field="device") from error
+        raise InputError(f"There is no device {name!r} here: take {' or '.join(devices())}.", field="device") from error
     return name

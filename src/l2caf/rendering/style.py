@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
+from ..errors import InputError
 from ..localization import boxes_of
 from .colors import colors_of
 from .legend import legend
@@ -15,6 +16,7 @@ from .marks import Box, fitted, font
 from .overlay import ALPHA, check_alpha, overlay
 
 BOX_LEVEL = 0.25  # of the greatest heat: what is above belongs to the object
+MOST = 0.99  # of the greatest heat: nothing is above all of it
 FAINT_SHARE = 0.4  # of the opacity, for a class that the network hardly sees
 
 
@@ -25,7 +27,7 @@ class Style:
     cmap    a colour map of matplotlib; None for turbo, and for two colours where there is a sign
     alpha   how much of the picture the heat hides where it is greatest, from 0 to 1
     signed  what speaks for and what speaks against, in two colours
-    box     the box around the largest region of a quarter of the greatest heat or more
+    box     the box around the largest region of `threshold` times the greatest heat or more
     """
 
     cmap: str | None = None
@@ -33,10 +35,13 @@ class Style:
     box: bool = False
     signed: bool = False
     alpha: float = ALPHA
+    threshold: float = BOX_LEVEL
 
     def check(self) -> None:
-        """Say at once, not after the work, that there is no such colour map or opacity."""
+        """Say at once, not after the work, that there is no such colour map, opacity or threshold."""
         check_alpha(self.alpha)
+        if not 0 <= self.threshold <= MOST:
+            raise InputError(f"threshold is {self.threshold}: give a number from 0 to {MOST:g}.", field="threshold")
         colors_of(np.zeros((1, 1), np.float32), signed=self.signed, cmap=self.cmap)
 
     def draw(
@@ -52,7 +57,7 @@ class Style:
         grid   the same on the layer's own grid, which gives smoother colours; boxes are those of the heat
         faint  for a class that the network hardly sees: full colours would claim more than there is
         """
-        found = box_of(heat) if self.box else None
+        found = box_of(heat, level=self.threshold) if self.box else None
         boxes: list[Box] = []
         if found is not None:
             # Drawn at the picture's own size, which is finer than the map's.

@@ -60,10 +60,12 @@ class ImageVector:
 
 @dataclass(frozen=True)
 class Embedding(Work):
-    """The work of embedding pictures; it has no settings."""
+    """The work of embedding pictures; `output` is which part of the network's answer is the embedding."""
 
     key: ClassVar[str] = "embedding"
     stage: ClassVar[str] = "embedding"
+
+    output: str | int | None = None
 
     def seen_by(self, model: Model) -> Prepares:
         """As the network's own preprocessing has it."""
@@ -71,7 +73,7 @@ class Embedding(Work):
 
     def measure(self, model: Model, batch: Batch) -> list[ImageVector | Unusable]:
         """One row per picture; one whose vector is not finite is named with the reason."""
-        vectors = vectors_of(model, batch.inputs).float().cpu().numpy()
+        vectors = vectors_of(model, batch.inputs, self.output).float().cpu().numpy()
         return [
             ImageVector(name, label, tuple(vector.tolist()))
             if np.isfinite(vector).all()
@@ -117,15 +119,17 @@ def embed(
     return EmbeddedPictures(stacked, tuple(names), tuple(labels), tuple(bad))
 
 
-def vectors_of(model: Model, inputs: Tensor | npt.NDArray[np.floating]) -> Tensor:
-    """The raw embeddings (B, d) of prepared pictures (B, 3, H, W)."""
+def vectors_of(model: Model, inputs: Tensor | npt.NDArray[np.floating], output: str | int | None = None) -> Tensor:
+    """The raw embeddings (B, d) of prepared pictures (B, 3, H, W); `output`: which part of what the network gives."""
     import torch
 
     from ..recording.borrow import borrowed, unwrap
+    from ..recording.inputs import select_output
 
     network = unwrap(model.network)
     with borrowed(network), torch.no_grad():
-        return checked(network(model.batch(inputs)), name=model.name)
+        returned = network(model.batch(inputs))
+        return checked(returned if output is None else select_output(returned, output, len(inputs)), name=model.name)
 
 
 def checked(output: object, *, name: str) -> Tensor:

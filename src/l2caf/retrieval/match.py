@@ -40,6 +40,11 @@ class Seen:
     outcome: Outcome
 
     @property
+    def empty(self) -> bool:
+        """Whether no place speaks for it, however well that was found out."""
+        return not bool((self.heat > 0).any())
+
+    @property
     def shown(self) -> npt.NDArray[np.float32]:
         """What speaks for, in [0, 1]."""
         positive = self.heat.clip(min=0)
@@ -61,15 +66,19 @@ class Pair:
     @property
     def group(self) -> str:
         """The folder that it lies in, which is its class where the gallery has one folder per class."""
-        return self.name.rpartition("/")[0]
+        return _group(self.name)
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """What in the query speaks for the neighbour of one rank (positive) and what for that of another (negative)."""
+    """What in the query speaks for the neighbour of one rank (positive) and what for that of another (negative).
+
+    `name` is that of the other one, whose rank may lie beyond the neighbours that are shown.
+    """
 
     ours: int
     theirs: int
+    name: str
     seen: Seen
 
 
@@ -98,20 +107,22 @@ def match(
     top: int = 5,
     contrast: tuple[int, int] | None = None,
     layer: str | None = None,
+    output: str | int | None = None,
     progress: Progress = silent,
 ) -> Matches:
     """Find the nearest neighbours of a picture, and explain each pair; the query itself is no neighbour of its own.
 
     contrast   the ranks of two neighbours, counted from 1. With none named, the first and the nearest one of another
-               folder, or else the last.
+               folder, however far down it comes; where the gallery has no other folder, the last of the neighbours.
     """
     if top < 1:
         raise InputError(f"{top} asks for no neighbour: give 1 or more.", field="top")
     image = open_image(query)
-    with model.run([model.prepare(image).input], layer=layer) as recording:
+    with model.run([model.prepare(image).input], layer=layer, output=output) as recording:
         head = recording.head
         raw = recording.output.float().cpu().numpy()
-        places, scores = _neighbours(gallery, query, raw, top)
+        every, scores = _neighbours(gallery, query, raw)
+        places, scores = every[:top], scores[:top]
         centre = _centre(gallery.index.vectors)
         targets = gallery.index.vectors[places] - centre
         of_query = []
@@ -120,7 +131,9 @@ def match(
             progress("explaining", done, len(targets))
         images = [open_image(gallery.file(place)) for place in places]
         back = (on_sphere(raw) if model.normalized else raw)[0] - centre
-        of_neighbours = _seen(model.run([model.prepare(one).input for one in images], layer=layer).head, back)
+        of_neighbours = _seen(
+            model.run([model.prepare(one).input for one in images], layer=layer, output=output).head, back
+        )
         pairs = tuple(
             Pair(
                 rank=number + 1,
@@ -133,25 +146,26 @@ def match(
             )
             for number, (place, score) in enumerate(zip(places, scores, strict=True))
         )
-        ranks = _contrasted(pairs, contrast)
+        ranks = _contrasted(pairs, [gallery.index.names[place] for place in every], contrast)
         found = None
         if ranks is not None:
-            ours, theirs = (gallery.index.vectors[places[rank - 1]] for rank in ranks)
-            found = Contrast(*ranks, _seen(head, ours - theirs)[0])
+            one, other = (gallery.index.vectors[every[rank - 1]] for rank in ranks)
+            found = Contrast(*ranks, gallery.index.names[every[ranks[1] - 1]], _seen(head, one - other)[0])
     layer_name = str(head.layer.name)
     return Matches(query, model.view(image), pairs, found, model.name, layer_name, model.normalized)
 
 
-def _neighbours(gallery: Gallery, query: Path, raw: Vectors, top: int) -> tuple[list[int], list[float]]:
+def _neighbours(gallery: Gallery, query: Path, raw: Vectors) -> tuple[list[int], list[float]]:
+    """All of the gallery but the query itself, nearest first."""
     if not np.isfinite(raw).all():
         raise InputError(f"The network gives NaN or infinity for '{query}': give another picture.")
-    found = gallery.index.query(raw, top + 1)
+    found = gallery.index.query(raw, len(gallery.index))
     own = query.resolve()
     pairs = [
         (int(place), float(score))
         for place, score in zip(found.indices[0], found.scores[0], strict=True)
         if gallery.file(int(place)).resolve() != own
-    ][:top]
+    ]
     if not pairs:
         raise InputError(f"The gallery holds nothing but '{query}' itself: add pictures to compare with.")
     return [place for place, _ in pairs], [score for _, score in pairs]
@@ -169,7 +183,8 @@ def _seen(head: Head, target: Vectors) -> list[Seen]:
     return [Seen(heat, heatmap.solved.outcomes(index)[0]) for index, heat in enumerate(heats)]
 
 
-def _contrasted(pairs: tuple[Pair, ...], asked: tuple[int, int] | None) -> tuple[int, int] | None:
+def _contrasted(pairs: tuple[Pair, ...], names: list[str], asked: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The ranks of the two; `names` are those of all pictures of the gallery, nearest first."""
     if asked is not None:
         for rank in asked:
             if not 1 <= rank <= len(pairs):
@@ -181,7 +196,15 @@ def _contrasted(pairs: tuple[Pair, ...], asked: tuple[int, int] | None) -> tuple
                 f"Neighbour {asked[0]} cannot be told from itself: give two ranks, such as 1:3.", field="contrast"
             )
         return asked
-    if len(pairs) < 2:
+    if len(names) < 2:
         return None
-    strangers = [pair.rank for pair in pairs if pair.group != pairs[0].group]
-    return (1, strangers[0] if strangers else pairs[-1].rank)
+    groups = [_group(name) for name in names]
+    stranger = next((rank for rank, group in enumerate(groups, start=1) if group != groups[0]), None)
+    if stranger is None:
+        return (1, pairs[-1].rank) if len(pairs) > 1 else None
+    return 1, stranger
+
+
+def _group(name: str) -> str:
+    """The folder of a picture in the gallery."""
+    return name.rpartition("/")[0]

@@ -145,6 +145,16 @@ class RowFile:
                     yield row
 
 
+def methods_in(folder: Path, work: str) -> tuple[str, ...] | None:
+    """The methods that the run in a folder measures; None where there are no rows, or they are of other work."""
+    about, rows = folder / ABOUT, folder / ROWS
+    if not rows.exists() or not rows.stat().st_size:
+        return None
+    there = _read(about) or {}
+    found = there.get("methods")
+    return tuple(found) if there.get("work") == work and isinstance(found, list) else None
+
+
 @dataclass(frozen=True)
 class _Scanned:
     """What is in a file of rows: whole blocks from the first on, and where the last of them ends.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..datasets.dataset import Sample
     from ..networks.model import Model
 
+DISTANCES = ("cosine", "euclidean")
 WORKS = Table(
     "work",
     Entry("localisation", "boxes of the maps", "l2caf.evaluation.localization:Localization"),
@@ -29,7 +30,8 @@ class ModelSpec:
     """A network by its name: what `l2caf.networks.catalogue.load` is given.
 
     embedding   taken for retrieval: of a classifier, what its last linear layer is given
-    whole       shown all of each photograph, not only its centre
+    view        what of each photograph it is shown: crop, whole, squash
+    distance    by which embeddings are compared, where somebody chose it: one of DISTANCES
     told        whether its output is an embedding, where somebody had to say so
     """
 
@@ -37,8 +39,9 @@ class ModelSpec:
     weights: str | None = None
     device: str = "cpu"
     embedding: bool = False
-    whole: bool = False
+    view: str = "crop"
     told: bool | None = None
+    distance: str | None = None
 
     def build(self) -> Model:
         """Load it onto its device."""
@@ -47,7 +50,8 @@ class ModelSpec:
         model = load(self.name, weights=self.weights)
         model = model if self.told is None else model.told(embedding=self.told)
         model = model.as_embedding() if self.embedding else model
-        return (model.whole() if self.whole else model).on(self.device)
+        model = model if self.distance is None else replace(model, normalized=self.distance == "cosine")
+        return model.viewed(self.view).on(self.device)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def animate_filter(
 ) -> AnimateResult:
     """Film the filter of the request's photograph and write the film."""
     photograph = open_image(request.image)
-    path = target(request.out, f"{request.image.stem}-converging", ending=".gif")
+    path = target(request.out, f"{request.image.stem}-converging", endings=(".gif",))
     model = model or request.network.load(progress)
     if request.of_class:
         model.check_has_classes()

@@ -124,7 +124,7 @@ def compare_methods(
 ) -> CompareResult:
     """Compare the methods on the request's photograph and write one sheet."""
     photograph = open_image(request.image)
-    path = target(request.out, f"{request.image.stem}-compare", ending=".png")
+    path = target(request.out, f"{request.image.stem}-compare")
     model = model or request.network.load(progress)
     if request.of_class:
         model.check_has_classes()

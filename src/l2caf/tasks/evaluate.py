@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from ..evaluation.retrieval import Retrieval, RetrievalResult
 from ..evaluation.scores import MethodTable
 from ..files import write_whole
 from ..methods.table import METHODS
-from ..preprocessing import check_view
+from ..preprocessing import check_view, viewed
 from ..progress import Progress, silent
 from ..reports.localization import write_report
 from ..reports.neighbours import strips
@@ -28,7 +28,7 @@ from ..reports.retrieval import write_retrieval_report
 from ..reports.tiles import Tile, sections, tiles
 from ..runs.executor import SIZE, Executor, run
 from ..runs.lock import alone_in
-from ..runs.rows import ABOUT, ROWS
+from ..runs.rows import ABOUT, ROWS, Row, methods_in
 from ..runs.spec import RunSpec
 from ..table import Entry, Table
 from .network_choice import NetworkChoice
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 CLASSES = ("labels", "predicted")  # what maps of a class can be about
 RESULTS, REPORT = "results.json", "report.html"
+ADDED = "added-"  # begins the names of folders below, with the rows of methods that joined a run later
 PROTOCOLS = Table(
     "protocol",
     Entry("localisation", "boxes of the maps", "l2caf.tasks.evaluate:evaluate_localisation"),
@@ -54,7 +55,7 @@ class EvaluationRequest:
     classes         what maps of a class are about: the "labels" of the data, which then number the network's outputs,
                     or what is "predicted", each image's best class; None for labels where their names are the
                     network's, else there are no such maps
-    part            of retrieval: which classes or pictures; None for what suits the layout
+    split           of retrieval: which classes or pictures; None for what suits the layout
     limit           at most so many images, spread over all
     batch           images at once
     out             gets the rows, the results and the report
@@ -65,7 +66,7 @@ class EvaluationRequest:
     out: Path
     network: NetworkChoice = field(default_factory=NetworkChoice)
     protocol: str = "localisation"
-    part: str | None = None
+    split: str | None = None
     methods: tuple[str, ...] = ()
     classes: str | None = None
     view: str = "crop"
@@ -105,20 +106,25 @@ def evaluate(
 
 def evaluate_localisation(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
     """How well the maps find the objects."""
-    if request.part is not None:
-        raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="part")
+    if request.split is not None:
+        raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="split")
     METHODS.checked(request.methods or METHODS.default_in("evaluate"))
     dataset = datasets.read(request.dataset, request.root).limit(request.limit)
     model = request.network.load(progress)
+    dataset = _numbered(dataset, model)
     about = _about(request, dataset, model)
     methods, left_out = _fitting(request, model, about)
     work = Localization(
-        methods=methods, view=request.view, labels_are_classes=about == "labels", layer=request.network.layer
+        methods=methods,
+        view=request.view,
+        labels_are_classes=about == "labels",
+        layer=request.network.layer,
+        output=request.network.select,
     )
-    spec = RunSpec.of(work, request.network.spec(), loaded=model)
-    file = run(spec, dataset.samples, request.out, size=request.batch, executor=executor, progress=progress)
+    if any(len(sample.boxes) for sample in dataset.samples):
+        viewed(model.preprocess, request.view)  # refuses one that boxes cannot follow
     result, tables = localization.summarise(
-        file.rows(),
+        _measured(work, request, model, dataset, executor, progress),
         work,
         dataset=dataset.name,
         network=model.name,
@@ -145,7 +151,7 @@ def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, pr
     if request.classes is not None:
         raise InputError("Retrieval asks about no class: leave it out.", field="classes")
     methods = retrieval.ordered(request.methods or retrieval.DEFAULT_METHODS)
-    dataset, part = part_of(request.dataset, request.root, part=request.part, network=request.network.network)
+    dataset, part = part_of(request.dataset, request.root, part=request.split, network=request.network.network)
     dataset = dataset.limit(request.limit)
     model = request.network.load(progress)
     if "output" in model.assumed:
@@ -155,11 +161,9 @@ def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, pr
             field="embedding",
         )
     model = model.as_embedding()
-    work = Retrieval(methods=methods, view=request.view, layer=request.network.layer)
-    spec = RunSpec.of(work, request.network.spec(embedding=True), loaded=model)
-    file = run(spec, dataset.samples, request.out, size=request.batch, executor=executor, progress=progress)
+    work = Retrieval(methods=methods, view=request.view, layer=request.network.layer, output=request.network.select)
     result, tables, near = retrieval.summarise(
-        file.rows(),
+        _measured(work, request, model, dataset, executor, progress),
         work,
         model,
         dataset=dataset.name,
@@ -179,6 +183,60 @@ def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, pr
     nearest = strips(near, dataset, work, model)
     page = write_retrieval_report(request.out / REPORT, result, telling, nearest, title=title, settings=shown)
     return Evaluation(result, page)
+
+
+def _measured(
+    work: Localization | Retrieval,
+    request: EvaluationRequest,
+    model: Model,
+    dataset: Dataset,
+    executor: Executor | None,
+    progress: Progress,
+) -> Iterator[Row]:
+    """The rows of all methods: those that the folder holds, and what was missing, which alone is measured now."""
+    network = request.network.spec(embedding=isinstance(work, Retrieval))
+
+    def rows_in(folder: Path, methods: Sequence[str]) -> Iterator[Row]:
+        spec = RunSpec.of(replace(work, methods=tuple(methods)), network, loaded=model)
+        file = run(spec, dataset.samples, folder, size=request.batch, executor=executor, progress=progress)
+        return file.rows()
+
+    first = methods_in(request.out, work.key)
+    if first is None:
+        yield from rows_in(request.out, work.methods)
+        return
+    held = {request.out: first}
+    held |= {
+        folder: methods_in(folder, work.key) or ()
+        for folder in sorted(request.out.glob(f"{ADDED}*"))
+        if folder.is_dir()
+    }
+    missing = [name for name in work.methods if not any(name in methods for methods in held.values())]
+    if missing:
+        held[request.out / f"{ADDED}{'-'.join(missing)}"] = tuple(missing)
+    given: set[str] = set()
+    for number, (folder, methods) in enumerate(held.items()):
+        wanted = [name for name in methods if name in work.methods and name not in given]
+        if number and not wanted:
+            continue
+        given.update(wanted)
+        for row in rows_in(folder, methods):
+            # What is said of an image as such stands in the first folder.
+            if row["method"] in wanted if "method" in row else not number:
+                yield row
+
+
+def _numbered(dataset: Dataset, model: Model) -> Dataset:
+    """The dataset with labels that number the network's classes, where all of its classes go by names of those."""
+    theirs, ours = dataset.class_names, model.class_names
+    places = {name: place for place, name in enumerate(ours)}
+    if not theirs or len(places) < len(ours) or not places.keys() >= set(theirs.values()):
+        return dataset
+    to = {label: places[name] for label, name in theirs.items()}
+    samples = tuple(
+        sample if sample.label is None else replace(sample, label=to[sample.label]) for sample in dataset.samples
+    )
+    return replace(dataset, samples=samples, class_names={to[label]: name for label, name in theirs.items()})
 
 
 def _about(request: EvaluationRequest, dataset: Dataset, model: Model) -> str | None:

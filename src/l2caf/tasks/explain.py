@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..datasets.dataset import Sample
 from ..errors import InputError, MethodError
+from ..files import remove_unfinished
 from ..progress import Progress, silent
 from ..rendering.style import Style
 from ..runs.executor import Executor, rows_of
@@ -19,7 +20,7 @@ from ..runs.spec import RunSpec
 from .explained import Written
 from .ledger import Ledger
 from .network_choice import NetworkChoice
-from .outputs import Failed, Skipped, names_for, ready_folder, some_gathered, unheard
+from .outputs import PICTURES, Failed, Skipped, is_file, names_for, ready_folder, some_gathered, unheard
 from .photographs import Photographs
 from .question import Question
 
@@ -34,7 +35,7 @@ class ExplainRequest:
     """Which photographs, what is asked about them, and what is written.
 
     images  files and folders
-    out     the folder for the pictures
+    out     the folder for the pictures; of one photograph, the picture itself
     bare    the maps on the picture alone, no titles
     npy     the maps as numbers, too
     batch   photographs that run at once
@@ -55,6 +56,11 @@ class ExplainRequest:
         self.style.check()
 
     @property
+    def folder(self) -> Path:
+        """Where the pictures go."""
+        return self.out.parent if is_file(self.out) else self.out
+
+    @property
     def asked(self) -> Question:
         """The question as it is put: what speaks for and against is only known of a class."""
         return replace(self.question, about_a_class=self.question.about_a_class or self.style.signed)
@@ -64,7 +70,8 @@ class ExplainRequest:
         return Photographs(
             self.asked,
             self.style,
-            str(self.out),
+            str(self.folder),
+            ending=self.out.suffix if is_file(self.out) else PICTURES[0],
             layer=self.network.layer,
             select=self.network.select,
             bare=self.bare,
@@ -116,12 +123,18 @@ def explain_photographs(
     photograph of the first batch that could be read is refused at once.
     """
     files, refused = some_gathered(request.images, out=request.out, skipped=skipped)
-    ready_folder(request.out)
+    if is_file(request.out) and len(files) > 1:
+        raise InputError(
+            f"'{request.out}' names one picture, and there are {len(files)} photographs: give a folder.", field="out"
+        )
+    ready_folder(request.folder)
     with alone_in(request.out) if len(files) > 1 else nullcontext():
         model = model or request.network.load(progress)
         request.asked.as_method(model)  # a class that the network does not have is told before a photograph is read
-        named = {name: file for file, name in names_for(files, suffix=request.asked.method).items()}
+        named = _named(files, request)
         run = _known_by(request, model) if len(files) > 1 else ""
+        if run:  # alone here: what was being written when a run was killed is nobody's
+            remove_unfinished(request.folder)
         written = _written_before(request.out, run, named) if run else {}
         spec = RunSpec.of(replace(request.work(), run=run), request.network.spec(), loaded=model)
         failed = _explain(request, spec, named, written, refused, executor, progress, skipped)
@@ -138,6 +151,13 @@ def explain_photographs(
         if run:
             Ledger.of(request.out, run).close()
     return result
+
+
+def _named(files: Sequence[Path], request: ExplainRequest) -> dict[str, Path]:
+    """The photographs by the names of their pictures, without an ending."""
+    if is_file(request.out):
+        return {request.out.stem: files[0]}
+    return {name: file for file, name in names_for(files, suffix=request.asked.method).items()}
 
 
 def _explain(

@@ -178,6 +178,7 @@ class Writer:
     """Writes the pictures of a run into one folder.
 
     bare  the maps on the picture alone, one file each, where the rule is a sheet with photograph and titles
+    ending of the pictures, which names their format
     npy   also the maps as an array: (height, width), or (maps, height, width) for several
     """
 
@@ -189,10 +190,11 @@ class Writer:
         *,
         bare: bool = False,
         npy: bool = False,
+        ending: str = ".png",
     ) -> None:
         self.folder = folder
         self.question, self.style = question, style
-        self.bare, self.npy = bare, npy
+        self.bare, self.npy, self.ending = bare, npy, ending
 
     def write(self, explained: Explained, name: str, *, network: str, note: Note | None = None) -> Written:
         """Write what belongs to one photograph, under a name without an ending.
@@ -206,7 +208,7 @@ class Writer:
             for path, picture in drawn.items():
                 whole[path] = stack.enter_context(write_whole(path))
                 # At its usual level of compression a PNG takes ten times as long as the network does.
-                picture.save(whole[path], compress_level=2)
+                picture.save(whole[path], compress_level=2, quality=92)  # each format takes its own
             if written.numbers:
                 whole[written.numbers] = stack.enter_context(write_whole(written.numbers))
                 heats = np.stack([one.heat for one in explained.maps])
@@ -227,11 +229,11 @@ class Writer:
             parts.append(f"faint: a class below {UNSEEN:.0%}".replace("%", " %"))
         heading = explained.file.name if explained.file else ""
         picture = explained.sheet(self.style, heading=heading, caption="  ·  ".join(parts))
-        return {self.folder / f"{name}.png": picture}
+        return {self.folder / f"{name}{self.ending}": picture}
 
     def _bare(self, explained: Explained, name: str) -> dict[Path, Image.Image]:
         drawn = {}
         for one in explained.maps:
-            ending = f"-{one.about.index}" if one.about and len(explained.maps) > 1 else ""
-            drawn[self.folder / f"{name}{ending}.png"] = one.drawn(explained.view, self.style)
+            which = f"-{one.about.index}" if one.about and len(explained.maps) > 1 else ""
+            drawn[self.folder / f"{name}{which}{self.ending}"] = one.drawn(explained.view, self.style)
         return drawn

@@ -86,7 +86,12 @@ class MatchResult:
                 for pair in found.pairs
             ],
             "contrast": contrast
-            and {"for": contrast.ours, "rather_than": contrast.theirs, "in_query": _entry(contrast.seen)},
+            and {
+                "for": contrast.ours,
+                "rather_than": contrast.theirs,
+                "other": contrast.name,
+                "in_query": _entry(contrast.seen),
+            },
             "failed": [one.as_dict() for one in self.failed],
             "picture": str(self.picture),
         }
@@ -116,7 +121,7 @@ def match_pictures(
     from ..retrieval.match import match
 
     model = (model or request.network.load(progress)).as_embedding()
-    spec = RunSpec.of(Embedding(), request.network.spec(embedding=True), loaded=model)
+    spec = RunSpec.of(Embedding(request.network.select), request.network.spec(embedding=True), loaded=model)
     found = open_gallery(request.gallery, files, spec, cache=request.out / CACHE, executor=executor, progress=progress)
     failed = tuple(Failed(found.files[bad.name], InputError(bad.message)) for bad in found.bad)
     for one in failed:
@@ -128,6 +133,7 @@ def match_pictures(
         top=request.top,
         contrast=request.contrast,
         layer=request.network.layer,
+        output=request.network.select,
         progress=progress,
     )
     name = f"{cut_name(request.query.stem, LONGEST_STEM)}-match"
@@ -151,7 +157,8 @@ def sheet(matches: Matches, style: Style, *, cell_height: int = 288) -> Image.Im
         ["query", *(f"in the query, for #{pair.rank}" for pair in matches.pairs)],
         [_contrast_title(matches), *(_title(pair, matches.unit) for pair in matches.pairs)],
     ]
-    exact = all(seen.outcome == Outcome.EXACT for pair in matches.pairs for seen in (pair.of_query, pair.of_neighbour))
+    maps = [seen for pair in matches.pairs for seen in (pair.of_query, pair.of_neighbour)]
+    exact = all(seen.outcome == Outcome.EXACT and not seen.empty for seen in maps)
     caption = [
         "above: what in the query makes it like that neighbour, below: what in the neighbour makes it like the query,"
         " each beyond what all of the gallery shares",
@@ -180,13 +187,18 @@ def folder_title(group: str) -> str:
 def _title(pair: Pair, unit: str) -> str:
     name = folder_title(pair.group) or pair.file.name
     # The name comes last: a long one is shortened, and must not take the score with it.
-    return f"#{pair.rank}, {unit} {pair.score:.2f}\n{name}"
+    return f"#{pair.rank} {unit} {pair.score:.2f}\n{name}"
 
 
 def _contrast_title(matches: Matches) -> str:
     if matches.contrast is None:
         return ""
-    return f"in the query: red for #{matches.contrast.ours},\nblue for #{matches.contrast.theirs}"
+    contrast = matches.contrast
+    other = f"#{contrast.theirs}"
+    if contrast.theirs > len(matches.pairs):  # it is not shown, so that its number says nothing
+        group, _, file = contrast.name.rpartition("/")
+        other = folder_title(group) or file
+    return f"red: for #{contrast.ours}\nblue: for {other}"
 
 
 def _contrast(matches: Matches) -> Cell:
@@ -200,4 +212,6 @@ def _contrast(matches: Matches) -> Cell:
 def _drawn(seen: Seen, view: Image.Image, style: Style) -> Image.Image:
     if seen.outcome.shows_nothing:
         return note("no place speaks for this pair more than another", view.size)
+    if seen.empty and not style.signed:
+        return note("no place speaks for this pair beyond what all of the gallery shares", view.size)
     return style.draw(view, seen.heat if style.signed else seen.shown)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import CatalogueError, WeightsError
+from ..errors import CatalogueError, InputError, WeightsError
 from ..networks.catalogue import DEFAULT, load
 from ..progress import Progress, silent
-from ..runs.spec import ModelSpec
+from ..runs.spec import DISTANCES, ModelSpec
 
 if TYPE_CHECKING:
     from ..networks.model import Model
@@ -22,18 +22,26 @@ class NetworkChoice:
     weights    a local file in place of the published weights
     layer      where the map is taken; None for the last one
     select     which part of the network's answer is explained: a key or an index, where it gives several
-    whole      show the network all of the photograph, not its centre
+    view       what of a photograph it is shown: crop (its centre), whole, or squash (all of it, stretched)
     device     auto for the fastest here
     embedding  whether its output is an embedding, and no row of class scores; None for what is known of it
+    distance   by which embeddings are compared: cosine, or euclidean between raw vectors; None for what is known of it
     """
 
     network: str = DEFAULT
     weights: Path | None = None
     layer: str | None = None
     select: str | int | None = None
-    whole: bool = False
+    view: str = "crop"
     device: str = "auto"
     embedding: bool | None = None
+    distance: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.distance not in (None, *DISTANCES):
+            raise InputError(
+                f"There is no distance {self.distance!r}: take one of {', '.join(DISTANCES)}.", field="distance"
+            )
 
     def load(self, progress: Progress = silent) -> Model:
         """Load it; whoever asks several things of it loads it once."""
@@ -45,12 +53,13 @@ class NetworkChoice:
             error.field = error.field or ours
             raise
         model = model if self.embedding is None else model.told(embedding=self.embedding)
-        return model.whole() if self.whole else model
+        model = model if self.distance is None else replace(model, normalized=self.distance == "cosine")
+        return model.viewed(self.view)
 
     def spec(self, *, embedding: bool = False) -> ModelSpec:
         """The same for a run, whose blocks may be done elsewhere."""
         weights = None if self.weights is None else str(self.weights)
-        return ModelSpec(self.network, weights, self.device, embedding, self.whole, self.embedding)
+        return ModelSpec(self.network, weights, self.device, embedding, self.view, self.embedding, self.distance)
 
 
 def part_named(text: str | None) -> str | int | None:

@@ -12,6 +12,9 @@ from ..files import cut_name, writable_folder
 from ..images import image_files
 
 LONGEST_STEM = 100  # bytes of a photograph's name in that of its picture: methods, classes and endings come behind it
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")  # that the pictures of a command can be written as, the usual one first
+# Nobody who ends a name so means a folder.
+FOREIGN = (".avif", ".bmp", ".gif", ".html", ".json", ".mp4", ".npy", ".pdf", ".svg", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,26 @@ def ready_folder(folder: Path) -> Path:
     return writable_folder(folder)
 
 
-def target(out: Path, name: str, *, ending: str) -> Path:
+def is_file(out: Path, *, endings: Sequence[str] = PICTURES) -> bool:
+    """Whether `out` is the name of one picture, and not of a folder for them; a file that cannot be made is refused.
+
+    >>> is_file(Path("where.jpg")), is_file(Path("maps")), is_file(Path("maps.v2"))
+    (True, False, False)
+    """
+    ending = out.suffix.lower()
+    if out.is_dir() or ending not in (*endings, *FOREIGN, *PICTURES):
+        return False
+    if ending not in endings:
+        raise InputError(
+            f"'{out}' cannot be made: end the name of the file in {' or '.join(endings)}, or give a folder.",
+            field="out",
+        )
+    return True
+
+
+def target(out: Path, name: str, *, endings: Sequence[str] = PICTURES) -> Path:
     """Where one picture goes: `out` itself if it names such a file, else `name` in the folder `out`."""
-    if out.suffix.lower() == ending:
+    if is_file(out, endings=endings):
         ready_folder(out.parent)
         return out
-    return ready_folder(out) / f"{cut_name(name, 2 * LONGEST_STEM)}{ending}"
+    return ready_folder(out) / f"{cut_name(name, 2 * LONGEST_STEM)}{endings[0]}"

@@ -49,7 +49,7 @@ def explain_image(
     signed: bool = False,
 ) -> Explained:
     """Explain one photograph."""
-    asked = _Asked(model, method, layer, select, signed)
+    asked = _Asked(model, method, layer, select, Style(signed=signed))
     prepared = model.prepare(image)
     return asked.explained([_Ready(None, prepared.input, prepared.view, prepared.crop)])[0]
 
@@ -85,6 +85,7 @@ class Photographs(Work):
     help (an unknown layer, a class out of range) is raised.
 
     out   the folder for the pictures
+    ending of the pictures
     run   what the run is known by, where it is written down which photographs are drawn; empty where it is not
     """
 
@@ -99,6 +100,7 @@ class Photographs(Work):
     select: str | int | None = None
     bare: bool = False
     npy: bool = False
+    ending: str = ".png"
     run: str = ""
 
     def __post_init__(self) -> None:
@@ -114,8 +116,8 @@ class Photographs(Work):
 
     def measure(self, model: Model, batch: Batch) -> list[Pictured | Misfit]:
         """Explain and write; one record per photograph."""
-        asked = _Asked(model, self.question.as_method(model), self.layer, self.select, self.style.signed)
-        writer = Writer(Path(self.out), self.question, self.style, bare=self.bare, npy=self.npy)
+        asked = _Asked(model, self.question.as_method(model), self.layer, self.select, self.style)
+        writer = Writer(Path(self.out), self.question, self.style, bare=self.bare, npy=self.npy, ending=self.ending)
         ready = [_Ready(*one) for one in zip(batch.paths, batch.each, batch.pictures, batch.crops, strict=True)]
         return [
             Misfit(name, str(answer.error), isinstance(answer.error, MethodError))
@@ -144,7 +146,7 @@ class _Asked:
     method: Method
     layer: str | None
     select: Select
-    signed: bool
+    style: Style
 
     def answered(self, batch: list[_Ready]) -> list[Explained | Failed]:
         try:
@@ -168,7 +170,7 @@ class _Asked:
         return [
             Explained(
                 view=ready.view,
-                maps=_maps_of(self.model, heatmap, output, index, signed=self.signed, crop=ready.crop),
+                maps=_maps_of(self.model, heatmap, output, index, self.style, crop=ready.crop),
                 prediction=predictions[index],
                 layer=heatmap.layer,
                 solver=solution.solver if solution else "",
@@ -181,13 +183,13 @@ class _Asked:
 
 
 def _maps_of(
-    model: Model, heatmap: Heatmap, output: Tensor, index: int, *, signed: bool, crop: Crop | None
+    model: Model, heatmap: Heatmap, output: Tensor, index: int, style: Style, *, crop: Crop | None
 ) -> tuple[Map, ...]:
     """The maps of one sample, each with its class, its place on the photograph and its share of the solution."""
-    heats = (heatmap.signed if signed else heatmap.maps)[index].cpu().float().numpy()
+    heats = (heatmap.signed if style.signed else heatmap.maps)[index].cpu().float().numpy()
     heats = heats.reshape(-1, *heats.shape[-2:])
-    grids = heatmap.grids(index, signed=signed)
-    boxes = [box_of(heat) for heat in heats]
+    grids = heatmap.grids(index, signed=style.signed)
+    boxes = [box_of(heat, level=style.threshold) for heat in heats]
     about: list[Prediction | None] = [None] * len(heats)
     if heatmap.classes is not None:
         about = [model.prediction_of(output, index, chosen) for chosen in heatmap.classes[index].tolist()]

@@ -68,12 +68,18 @@ class SanityResult:
     found: Sanity
     written: tuple[Path, ...]
     assumed: Mapping[str, str]  # what was taken for granted about the network
+    added: tuple[str, ...] = ()  # installed photographs that joined too few given ones
 
     def as_dict(self) -> dict[str, Any]:
         return {**self._measured(), "written": [str(path) for path in self.written]}
 
     def _measured(self) -> dict[str, Any]:
-        known = {"network": self.network, "assumed": dict(self.assumed), "photographs": list(self.photographs)}
+        known = {
+            "network": self.network,
+            "assumed": dict(self.assumed),
+            "photographs": list(self.photographs),
+            "added": list(self.added),
+        }
         return {**known, **self.found.as_dict()}
 
     def write(self, view: Image.Image) -> None:
@@ -89,13 +95,17 @@ def check_sanity(
     request: SanityRequest, *, model: Model | None = None, progress: Progress = silent, skipped: Skipped = unheard
 ) -> SanityResult:
     """Randomise a copy of the network layer by layer, and measure how alike its maps stay."""
-    photographs = _photographs(request, skipped)
+    photographs, added = _photographs(request, skipped)
     with alone_in(request.out):
-        return _checked(request, photographs, model, progress)
+        return _checked(request, photographs, added, model, progress)
 
 
 def _checked(
-    request: SanityRequest, photographs: dict[str, Image.Image], model: Model | None, progress: Progress
+    request: SanityRequest,
+    photographs: dict[str, Image.Image],
+    added: tuple[str, ...],
+    model: Model | None,
+    progress: Progress,
 ) -> SanityResult:
 
     from ..evaluation.randomize import cascade
@@ -114,7 +124,7 @@ def _checked(
         progress=progress,
     )
     files = tuple(request.out / name for name in ("sanity.json", "sanity.png", "sanity-maps.png"))
-    result = SanityResult(model.name, tuple(photographs), found, files, model.assumed)
+    result = SanityResult(model.name, tuple(photographs), found, files, model.assumed, added)
     result.write(model.view(next(iter(photographs.values()))))
     return result
 
@@ -134,8 +144,8 @@ def _for_embeddings(entry: MethodEntry) -> MakesMethod:
     return make
 
 
-def _photographs(request: SanityRequest, skipped: Skipped) -> dict[str, Image.Image]:
-    """The photographs by name, and the installed ones where too few are given."""
+def _photographs(request: SanityRequest, skipped: Skipped) -> tuple[dict[str, Image.Image], tuple[str, ...]]:
+    """The photographs by name, with the installed ones where too few are given, and the names of those that joined."""
     files: list[Path] = []
     if request.images:
         files, _ = some_gathered(request.images, out=request.out, skipped=skipped)
@@ -149,9 +159,10 @@ def _photographs(request: SanityRequest, skipped: Skipped) -> dict[str, Image.Im
             skipped(Failed(file, error))
     if files and not opened:
         raise InputError(f"None of the {len(files)} photographs can be read: give others.", field="images")
-    if len(opened) < LEAST:
-        opened |= {str(sample_path(name)): open_image(sample_path(name)) for name in SAMPLES}
-    return opened
+    if len(opened) >= LEAST:
+        return opened, ()
+    installed = {str(sample_path(name)): open_image(sample_path(name)) for name in SAMPLES}
+    return opened | installed, tuple(installed) if opened else ()
 
 
 def plot(sanity: Sanity, *, title: str = "") -> Figure:

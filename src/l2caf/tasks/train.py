@@ -23,7 +23,7 @@ class TrainRequest:
     dataset, root  a layout by name, and where it lies
     out            the folder for the network and its log; a run that was stopped goes on there
     precision      as Lightning Fabric has it; None for that of the device
-    minutes        at most, in all
+    minutes        at most, from the first iteration on
     """
 
     recipe: Recipe

@@ -43,8 +43,13 @@ def write_log(folder: Path, document: Mapping[str, Any]) -> None:
     write_json(folder / LOG, document)
 
 
-def draw_curves(folder: Path, losses: Sequence[float], lines: Sequence[LogLine], score: Score) -> None:
-    """Write curves.png: the loss of each iteration and its running mean, and the score where it was measured."""
+def draw_curves(
+    folder: Path, losses: Sequence[float], lines: Sequence[LogLine], score: Score, *, saved: int | None = None
+) -> None:
+    """Write curves.png: the loss of each iteration and its running mean, and the score where it was measured.
+
+    saved   the iteration of the network that is saved, which is marked
+    """
     loss_color, score_color = COLORS[:2]
     made = figure(7, 3.6)
     left = made.subplots()
@@ -60,6 +65,10 @@ def draw_curves(folder: Path, losses: Sequence[float], lines: Sequence[LogLine],
         right.plot([iteration for iteration, _ in measured], values, color=score_color, marker="o", markersize=3)
         right.set_ylabel(score.title, color=score_color)
         right.spines["top"].set_visible(False)
+        if saved is not None and (shown := dict(measured).get(saved)) is not None:
+            place = (saved, score.scale * shown)
+            right.plot(*place, marker="o", markersize=8, markerfacecolor="none", color=score_color)
+            right.annotate("saved", place, xytext=(6, -12), textcoords="offset points", color=score_color, fontsize=8)
     save(made, folder / PICTURE)
 
 

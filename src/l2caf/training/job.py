@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,6 +84,32 @@ class TrainingResult:
     losses: tuple[float, ...]
     bad: Mapping[str, str]
     notes: Mapping[str, Any]
+    worth: float = 0.0  # by how much a score has to be higher for its network to be saved
+
+    @property
+    def highest(self) -> LogLine:
+        """The measurement with the highest score; the network that is saved may be an earlier one."""
+        key = self.score.key
+        return max(
+            self.curve, key=lambda line: -math.inf if line.numbers.get(key) is None else line.numbers[key] or 0.0
+        )
+
+    @property
+    def choice(self) -> str:
+        """Which network was saved, and why, in one sentence."""
+        key, scale, short = self.score.key, self.score.scale, self.score.short
+        best, highest = self.best.numbers.get(key), self.highest.numbers.get(key)
+        saved = f"The network of iteration {self.best.iteration} is saved"
+        if best is None or highest is None:
+            return f"{saved}: nothing was held out to compare with."
+        if highest <= best:
+            start = ", the start: no measurement was better" if self.best.iteration == 0 else f", the best by {short}"
+            return f"{saved}{start}."
+        return (
+            f"{saved} ({short} {scale * best:.1f}): iteration {self.highest.iteration} measured {scale * highest:.1f},"
+            f" but a later one takes its place only if it is better by more than {scale * self.worth:g}, since of many"
+            " scores on few pictures the largest is luck, and the more is trained the more is forgotten."
+        )
 
     def summary(self) -> dict[str, Any]:
         """All but the curves, as JSON values."""
@@ -93,6 +120,8 @@ class TrainingResult:
             "seconds": round(self.seconds, 1),
             "before": dict(self.before),
             "best": self.best.as_dict(),
+            "highest": self.highest.as_dict(),
+            "choice": self.choice,
             **self.notes,
         }
 

@@ -3,7 +3,7 @@
 @dataclass(frozen=True)
 class Classifier(Recipe):
     name = "classifier"
-    rate: float = option(1e-3, "Learning rate.")
+    lr: float = option(1e-3, "Learning rate.")
     ...
 """
 

@@ -25,8 +25,10 @@ from ..images import open_image
 from ..preprocessing import Preprocessing, resampling
 from ..progress import Progress, silent
 from .batches import Ints
+from .kept import current
 
 LARGEST_IN_MEMORY = 4 << 30  # bytes of stored maps; more than that goes to a file
+NOTED = 16  # pictures after which it is written down that they are whole
 TOGETHER = 32  # views that run through the frozen part at once
 
 
@@ -122,25 +124,32 @@ def store_features(
     lower: Callable[[Tensor], Tensor],
     seed: int = 0,
     plain_only: frozenset[int] = frozenset(),
+    known_by: str = "",
     progress: Progress = silent,
 ) -> StoredFeatures:
     """Run the frozen part over `count` views of every picture.
 
     plain_only   places of pictures that are only measured with: view 0 is enough for them
+    known_by     what the frozen part is known by, where the features are to be kept for a run that goes on
     """
-    maps: Tensor | None = None
-    for place, made in _in_order(samples, views, count, seed=seed, plain_only=plain_only):
+    kept = current() if known_by else None
+    found = kept.open(known := f"{known_by} {count} {seed} {sorted(plain_only)}") if kept else None
+    maps, whole = (None, 0) if found is None else (torch.from_numpy(found[0]), found[1])
+    for place, made in _in_order(samples, views, count, seed=seed, plain_only=plain_only, start=whole):
         features = torch.cat([lower(part) for part in made.split(TOGETHER)]).half()
         if maps is None:
-            maps = _room((len(samples), count, *features.shape[1:]))
+            shape = (len(samples), count, *features.shape[1:])
+            maps = torch.from_numpy(kept.create(shape)) if kept else _room(shape)
         maps[place, : len(features)] = features
+        if kept and ((place + 1) % NOTED == 0 or place + 1 == len(samples)):
+            kept.note(maps.numpy(), known, place + 1)
         progress("storing features", place + 1, len(samples))
     assert maps is not None
     return StoredFeatures(maps)
 
 
 def _in_order(
-    samples: Sequence[Sample], views: Views, count: int, *, seed: int, plain_only: frozenset[int]
+    samples: Sequence[Sample], views: Views, count: int, *, seed: int, plain_only: frozenset[int], start: int = 0
 ) -> Iterator[tuple[int, Tensor]]:
     """The views of each picture, (V, 3, H, W), while the next ones are read."""
 
@@ -151,8 +160,8 @@ def _in_order(
 
     with ThreadPoolExecutor(_readers()) as pool:
         ahead = 2 * _readers()
-        waiting = {place: pool.submit(one, place) for place in range(min(ahead, len(samples)))}
-        for place in range(len(samples)):
+        waiting = {place: pool.submit(one, place) for place in range(start, min(start + ahead, len(samples)))}
+        for place in range(start, len(samples)):
             made = waiting.pop(place).result()
             if place + ahead < len(samples):
                 waiting[place + ahead] = pool.submit(one, place + ahead)

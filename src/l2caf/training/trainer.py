@@ -13,12 +13,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Cancelled, TrainingError
+from ..networks.identity import hash_of
 from ..progress import Progress, silent
 from ..runs.contents import code_version, entries_of
 from ..runs.lock import alone_in
 from ..runs.rows import FILES
 from .curves import draw_curves, write_log
 from .job import Ended, Job, TrainingResult
+from .kept import kept_in
 from .processes import everyone, interrupts_deferred, start
 from .recipe import Limits, Recipe
 from .state import (
@@ -50,12 +52,15 @@ def follow(
     progress: Progress = silent,
 ) -> TrainingResult:
     """Train by a recipe, or go on with the run that `out` holds; leave the network, log.json and curves.png there."""
-    until = None if minutes is None else time.monotonic() + 60 * minutes
     fabric = start(device, precision)
     with alone_in(out) if fabric.is_global_zero else nullcontext():  # the processes of one run are one run
-        job = recipe.prepare(data, fabric, progress if fabric.is_global_zero else silent)
         contents = {FILES: [*map(list, entries_of(data.samples))], "code": code_version()}
-        return train(job, recipe.limits, out, until=until, progress=progress, contents=contents)
+        with kept_in(out, run=hash_of([json.dumps(contents)]), process=fabric.global_rank) as kept:
+            job = recipe.prepare(data, fabric, progress if fabric.is_global_zero else silent)
+            result = train(job, recipe.limits, out, minutes=minutes, progress=progress, contents=contents)
+        if result.ended is not Ended.MINUTES:  # else it goes on when the same command is given again
+            kept.remove()
+        return result
 
 
 def train(
@@ -63,7 +68,7 @@ def train(
     limits: Limits,
     out: Path,
     *,
-    until: float | None = None,
+    minutes: float | None = None,
     progress: Progress = silent,
     contents: Mapping[str, Any] = MappingProxyType({}),
 ) -> TrainingResult:
@@ -72,22 +77,22 @@ def train(
     The state is written at every measurement. After Ctrl-C, or `Cancelled` from `progress`, it is also written between
     two iterations; wherever a run was stopped or killed, it goes on to the very numbers of an uninterrupted one.
 
-    until      time.monotonic() at which to end
+    minutes    after which to end, counted from the first iteration of this call, of which there is at least one
     contents   what the run is known by, beside the settings and contents of the job
     """
     known = {**job.contents, **contents}
     run = _Run(job, limits, Path(out), progress if job.fabric.is_global_zero else silent, known)
-    ended = run.go_on(until)
+    ended = run.go_on(None if minutes is None else time.monotonic() + 60 * minutes)
     state = run.state
     put(state.best, job.module)
     result = TrainingResult(
         Path(out), job.score, state.settings, ended, state.iteration, state.seconds, job.before,
-        state.best_line, tuple(state.log), tuple(state.losses), job.bad, job.notes,
+        state.best_line, tuple(state.log), tuple(state.losses), job.bad, job.notes, limits.worth,
     )  # fmt: skip
     if job.fabric.is_global_zero:
         result = replace(result, checkpoint=job.save(run.out, result.summary()))
         write_log(run.out, result.as_dict())
-        draw_curves(run.out, result.losses, result.curve, job.score)
+        draw_curves(run.out, result.losses, result.curve, job.score, saved=result.best.iteration)
     result = replace(result, checkpoint=job.fabric.broadcast(result.checkpoint))
     if ended is Ended.NON_FINITE:
         raise TrainingError(
@@ -122,6 +127,7 @@ class _Run:
     def go_on(self, until: float | None) -> Ended:
         """Iterate from where the state is."""
         state = self.state
+        self.began = state.iteration
         with interrupts_deferred(self._interrupted):
             while True:
                 self._leave_if_stopped()
@@ -144,7 +150,8 @@ class _Run:
         if self.state.iteration >= self.limits.iterations:
             return Ended.ITERATIONS
         # By the clock of the first process, so that all stop together.
-        if until is not None and self.job.fabric.broadcast(time.monotonic() >= until):
+        up = until is not None and self.state.iteration > self.began
+        if up and self.job.fabric.broadcast(time.monotonic() >= (until or 0.0)):
             return Ended.MINUTES
         return Ended.NO_BETTER if self.state.since_best >= self.limits.patience else None
 

@@ -111,6 +111,7 @@ def prepare(
         held_out=held_out,
         device=fabric.device,
         seed=recipe.seed,
+        known_by=f"{weights} {cut.at} {preprocessing_of(backbone.preprocessing)} {len(data)}",
         progress=progress,
     )
     start_from_backbone(network, cut, source, train, centred=not loss.normalized, length=loss.length)
@@ -147,7 +148,7 @@ def _network(backbone: Backbone, dimension: int) -> EmbeddingNetwork:
 
 
 def _optimizer(module: Trainable, recipe: RetrievalRecipe) -> torch.optim.Optimizer:
-    rates = (recipe.rate or 0.0, recipe.trunk_rate or 0.0)
+    rates = (recipe.lr or 0.0, recipe.backbone_lr or 0.0)
     groups: list[dict[str, Any]] = [
         {"params": list(part.parameters()), "lr": rate}
         for part, rate in zip((module.embed, module.upper), rates, strict=True)

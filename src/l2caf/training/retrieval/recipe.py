@@ -29,7 +29,7 @@ class RetrievalRecipe(Recipe):
 
     classes, each    a batch: so many classes (None: up to 64 pictures in all), so many pictures of each (None: 4, and
                      2 for N-pair)
-    rate, trunk_rate learning rates of the linear layer and of what moves in the trunk; None: what suits the loss
+    lr, backbone_lr  learning rates of the linear layer and the trained part of the backbone; None: what suits the loss
     freeze           auto, none, trunk, or the name of the last module that stays as it is
     views            stored views per picture; 0: pictures are read anew each time; None: 4 on a processor, else 0
     held_out         share of each training class that is only measured with
@@ -45,16 +45,18 @@ class RetrievalRecipe(Recipe):
     embedding.safetensors (and .json), log.json and curves.png. For several
     processes or machines, start it with torchrun.
 
-    [bold]Examples[/bold]
-
     \b
+    [bold]Examples[/bold]
     l2caf train retrieval cub /data/CUB_200_2011 --out birds
-    l2caf train retrieval folder products/ --backbone timm:resnet50 --loss npair
-    torchrun --nproc-per-node 2 -m l2caf train retrieval cars /data/cars --out cars
+    l2caf train retrieval folder products/ \\
+        --backbone timm:resnet50 --loss npair
+    torchrun --nproc-per-node 2 \\
+        -m l2caf train retrieval cars /data/cars \\
+        --out cars
     """
 
     backbone: str = option("efficientnet_lite0", "efficientnet_lite0 or timm:NAME.", panel=NETWORK)
-    dimension: int = option(128, "Length of an embedding.", panel=NETWORK)
+    dimension: int = option(128, "Embedding dimension.", panel=NETWORK)
     freeze: str = option(
         "auto",
         "What is not trained: none; trunk (the whole backbone); auto (nothing on a GPU, else all but the last stage);"
@@ -64,8 +66,10 @@ class RetrievalRecipe(Recipe):
     loss: str = option("triplet", "triplet (semi-hard, on the unit sphere) or npair (raw).")
     iterations: int = option(5000, "The most iterations.")
     patience: int = option(6, "Measurements without a better R@1 before it ends.")
-    rate: float | None = option(None, "Learning rate of the linear layer. [dim]Default: what suits the loss.[/dim]")
-    trunk_rate: float | None = option(None, "Learning rate of the part of the backbone that is trained.")
+    lr: float | None = option(None, "Learning rate of the linear layer. [dim]Default: what suits the loss.[/dim]")
+    backbone_lr: float | None = option(
+        None, "Learning rate of the part of the backbone that is trained. [dim]Default: what suits the loss.[/dim]"
+    )
     keep: float | None = option(
         None, "Share of the starting weights in those that are saved. [dim]Default: what suits the loss.[/dim]"
     )
@@ -78,7 +82,7 @@ class RetrievalRecipe(Recipe):
         panel=BATCH,
     )
     held_out: float = option(0.3, "Share of each class that is kept for measuring R@1.", panel=BATCH)
-    seed: int = option(0, "Of all that is random.", panel=BATCH)
+    seed: int = option(0, "Random seed.", panel=BATCH)
     warmup: int = 20
     decay: float = 0.98
     measure_every: int = 25
@@ -114,7 +118,7 @@ class RetrievalRecipe(Recipe):
             self,
             each=each,
             classes=self.classes or PICTURES // each,
-            rate=loss.rates[0] if self.rate is None else self.rate,
-            trunk_rate=loss.rates[1] if self.trunk_rate is None else self.trunk_rate,
+            lr=loss.rates[0] if self.lr is None else self.lr,
+            backbone_lr=loss.rates[1] if self.backbone_lr is None else self.backbone_lr,
             keep=loss.keep if self.keep is None else self.keep,
         )

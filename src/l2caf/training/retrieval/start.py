@@ -52,6 +52,7 @@ def source_of(
     held_out: Ints,
     device: torch.device,
     seed: int,
+    known_by: str = "",
     progress: Progress = silent,
 ) -> FeatureSource:
     """Features at the cut: stored, of a few views per picture; or read anew each time where `views` is 0.
@@ -70,7 +71,9 @@ def source_of(
     if views == 0 or cut.at == NOTHING:
         return LivePictures(samples, shown, lower=lower, seed=seed)
     kept = frozenset(held_out.tolist())
-    return store_features(samples, shown, views, lower=lower, seed=seed, plain_only=kept, progress=progress)
+    return store_features(
+        samples, shown, views, lower=lower, seed=seed, plain_only=kept, known_by=known_by, progress=progress
+    )
 
 
 def start_from_backbone(
