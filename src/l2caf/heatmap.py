@@ -175,7 +175,8 @@ class Heatmap:
 
         shown = self[:MOST_SHOWN]
         file = io.BytesIO()
-        sheet_of(shown._cells(None, None, None, signed=False), legend=False).save(file, "PNG")
+        cells = shown._cells(None, None, None, signed=False)
+        sheet_of(cells, legend=len(cells) > 1 or len(cells[0]) > 1).save(file, "PNG")
         return file.getvalue()
 
     def on_photograph(self, index: int, *, which: int | None = None, signed: bool = False) -> Tensor:
@@ -330,11 +331,12 @@ class Heatmap:
         from .images import as_photograph
         from .preprocessing import crop_of
         from .rendering.drawn import Heat
+        from .transforms import readable
 
         fine = self._one(index, which, signed=signed)
         if preprocess is not None and image is not None:
             self._check_flat()
-            crop: Crop | None = crop_of(preprocess, as_photograph(image))
+            crop: Crop | None = crop_of(readable(preprocess), as_photograph(image))
         else:
             crop = self.crops[index] if self.crops is not None else None
         grid = self.grids(index, signed=signed)[which or 0]

@@ -19,9 +19,9 @@ from l2caf.evaluation.intervals import paired_difference
 from l2caf.evaluation.measurements import THRESHOLD, THRESHOLDS
 from l2caf.localization import boxes_of
 from l2caf.networks.imports import import_torchvision
-from l2caf.networks.transforms import readable
 from l2caf.preprocessing import OwnPreprocessing, Preprocessing
 from l2caf.runs.rows import ROWS
+from l2caf.transforms import readable
 
 import_torchvision()
 transforms = importlib.import_module("torchvision.transforms")

@@ -246,9 +246,10 @@ class TestVolumes:
         with pytest.raises(InputError, match=said):
             heatmap.overlay(volume, **options)
 
-    def test_a_photograph_is_no_volume(self) -> None:
-        with pytest.raises(InputError, match="give finite values"):
-            _volume_heatmap()[0].overlay(np.zeros((4, 4), np.float32))
+    @pytest.mark.parametrize("picture", [PHOTOGRAPH, np.zeros((4, 4), np.float32), np.zeros((2, 16, 24, 32))])
+    def test_what_has_another_shape_is_not_what_the_network_saw(self, picture: object) -> None:
+        with pytest.raises(InputError, match=r"the network's input was \(16, 24, 32\): give the volume"):
+            _volume_heatmap()[0].overlay(picture)
 
     def test_a_signal_is_drawn_under_its_heat(self, tmp_path: Path) -> None:
         heatmap = Heatmap(torch.rand(1, 7), (70,), "layer", "method")

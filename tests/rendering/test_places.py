@@ -172,6 +172,14 @@ def test_the_preprocessing_tells_where_a_tensor_lies() -> None:
     assert np.array_equal(np.asarray(told), np.asarray(_explained("crop", photograph).overlay()))
 
 
+def test_a_compose_of_torchvision_tells_where_a_tensor_lies() -> None:
+    transforms = pytest.importorskip("torchvision.transforms", exc_type=(ImportError, RuntimeError))
+    compose = transforms.Compose([transforms.Resize(72), transforms.CenterCrop(64), transforms.ToTensor()])
+    photograph, _ = _planted((311, 200))
+    told = _of_tensors().overlay(photograph, preprocess=compose)
+    assert np.array_equal(np.asarray(told), np.asarray(_of_tensors().overlay(photograph, preprocess=CROP)))
+
+
 def test_a_function_of_ones_own_tells_nothing() -> None:
     photograph, _ = _planted((311, 200))
     own = OwnPreprocessing(CROP.__call__)

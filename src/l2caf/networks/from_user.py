@@ -25,9 +25,9 @@ from torch import nn
 
 from ..errors import CatalogueError, L2cafError
 from ..preprocessing import Preprocessing
+from ..transforms import readable
 from .model import Model
 from .source import CatalogueRow, Source
-from .transforms import readable
 from .weights import load_weights
 
 _PREPARED = (

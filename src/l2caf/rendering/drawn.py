@@ -55,8 +55,19 @@ class Heat:
         if self.fine.ndim == 2:
             return self._on_photograph(picture, **options)
         if self.fine.ndim == 3:
-            return planes_picture(_numbers(picture), self.grid, signed=self.signed, plane=slice, **options)
-        return signal_picture(_numbers(picture), self.grid, signed=self.signed, **options)
+            return planes_picture(self._shown(picture), self.grid, signed=self.signed, plane=slice, **options)
+        return signal_picture(self._shown(picture), self.grid, signed=self.signed, **options)
+
+    def _shown(self, picture: Any) -> npt.NDArray[np.float32]:
+        """A volume or a signal, if it is as large as the input was: anything else lies elsewhere."""
+        shown, axes = _numbers(picture), self.fine.ndim
+        if shown.shape[-axes:] != self.fine.shape or shown.ndim > max(axes, 2):
+            what = "volume (d, h, w)" if axes == 3 else "signal"
+            raise InputError(
+                f"What is drawn on has the shape {shown.shape}, but the network's input was {self.fine.shape}: give the"
+                f" {what} as the network saw it."
+            )
+        return shown
 
     def alone(self, *, cmap: str | None = None, **options: Any) -> Image.Image:
         """Draw it without what the network was shown, as plain colours at the size of the input."""

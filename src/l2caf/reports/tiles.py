@@ -74,7 +74,7 @@ def tiles(
             continue
         heatmaps = work.heatmaps(model, batch)
         maps = maps_of(heatmaps)
-        predicted = _predicted(model, batch)
+        predicted = _predicted(model, batch, getattr(work, "output", None))
         for index, name in enumerate(batch.names):
             pictures = []
             for heatmap, heat in zip(heatmaps, maps, strict=True):
@@ -91,11 +91,11 @@ def tiles(
     return found
 
 
-def _predicted(model: Model, batch: Batch) -> list[Prediction | None]:
+def _predicted(model: Model, batch: Batch, output: str | int | None) -> list[Prediction | None]:
     """What the network takes each image for; None where its output is no row of scores."""
     if model.embedding:
         return [None] * len(batch)
-    return model.predictions(model.run(batch.inputs).output)
+    return model.predictions(model.run(batch.inputs, output=output).output)
 
 
 def _drawn(boxes: Iterable[Sequence[float]], color: str) -> list[Box]:

@@ -170,7 +170,7 @@ class _Asked:
         return [
             Explained(
                 view=ready.view,
-                maps=_maps_of(self.model, heatmap, output, index, self.style, ready.crop),
+                maps=_maps_of(self.model, heatmap, output, index, self.style, crop=ready.crop),
                 prediction=predictions[index],
                 layer=heatmap.layer,
                 solver=solution.solver if solution else "",
@@ -183,7 +183,7 @@ class _Asked:
 
 
 def _maps_of(
-    model: Model, heatmap: Heatmap, output: Tensor, index: int, style: Style, crop: Crop | None
+    model: Model, heatmap: Heatmap, output: Tensor, index: int, style: Style, *, crop: Crop | None
 ) -> tuple[Map, ...]:
     """The maps of one sample, each with its class, its place on the photograph and its share of the solution."""
     heats = (heatmap.signed if style.signed else heatmap.maps)[index].cpu().float().numpy()

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..errors import InputError
-from ..preprocessing import Preprocess, Preprocessing, as_preprocess
+from .errors import InputError
+from .preprocessing import Preprocess, Preprocessing, as_preprocess
 
 _PASSING = frozenset({"ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "Identity", "RGB"})
 GREY_LEVELS = 3  # by which two resizings that differ in rounding may differ; another size or crop differs by dozens
