@@ -119,3 +119,33 @@ def test_tokens_are_not_left_out_to_get_above_the_least(agreement: float, taken:
     assert best is not None
     assert best.layout.grid == taken
     assert best.is_sure == best.preferred == (taken == (7, 10))
+
+
+class Branches(nn.Module):
+    """A map, two branches of it side by side, and what they give together with its places in disorder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Conv2d(3, 8, 4, 4)
+        self.left, self.right = nn.Conv2d(8, 8, 1), nn.Conv2d(8, 4, 1)
+        self.joined = Disordered()
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.trunk(x).relu()
+        return self.head(self.joined(torch.cat([self.left(x), self.right(x)], dim=1)).square().mean(dim=(2, 3)))
+
+
+class Disordered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("order", torch.randperm(80))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(2)[..., self.order].view_as(x)
+
+
+def test_one_branch_of_several_is_not_the_default() -> None:
+    """Where the last map of all is none, what comes before it shows a part of the network at best."""
+    torch.manual_seed(0)
+    assert default(Branches(), textured(2, 3, 32, 40)).name == "trunk"

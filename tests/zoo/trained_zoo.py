@@ -111,7 +111,7 @@ ALL = (
              why="photographs"),
     _trained("ResNet-50", _resnet50, Reading(r"layer4(\.2(\.relu)?)?", (7, 7)), why="photographs"),
     _trained("MobileNetV2", _mobilenet_v2, Reading(r"features(\.18(\.2)?)?", (7, 7)), why="photographs"),
-    _trained("I3D", _i3d, Reading(r"Mixed_5c", (2, 7, 7)), why="16 frames of a clip"),
+    _trained("I3D", _i3d, Reading(r"Mixed_5[bc]", (2, 7, 7)), why="16 frames of a clip"),
     _trained("LinkNet-3D", _head, Reading(r"down3(\..*)?", (4, 4, 4)), also=r"(?!tp_conv2).*", why="a head, 128³"),
     _trained("CREPE", _tones, *(Reading(rf"conv{layer}(_BN)?", (cells, 1), first, axes=(1,))
                                 for layer, cells in enumerate((256, 128, 64, 32, 16, 8), start=1)),

@@ -226,10 +226,31 @@ class _Finder:
             reaching = [number for number in reaching if not self._is_one_token(number)] or reaching
             # Where the last map reaches nothing, go back along the stream of the same size to one that does.
             stream = [number for number in reaching if self._is_alike(number, touched)]
+            if touched in reaching:
+                return reaching[-1]
+            if stream:
+                return stream[-1]
             if reaching:
-                return (stream if touched not in reaching and stream else reaching)[-1]
+                carrying = self._last_that_carries_all(reaching)
+                if carrying is None and len(numbers) < len(self.survey.seen):
+                    return None  # one further up may
+                return reaching[-1] if carrying is None else carrying
             if held and len(numbers) == len(self.survey.seen):
                 return held[-1]  # nothing moves the output, which the outcome will say
+        return None
+
+    def _last_that_carries_all(self, numbers: Sequence[int]) -> int | None:
+        """The last of these through which all passes that the output hears of the input, or None.
+
+        Where the last map of all cannot be taken, what comes before it may be one branch of several: its map would show
+        where a part of the network looked.
+        """
+        for stop in range(len(numbers), 0, -2 * FIRST):
+            some = numbers[max(0, stop - 2 * FIRST) : stop]
+            carrying = self.look.carries_all(self.survey, some)
+            found = [number for number in some if carrying[number]]
+            if found:
+                return found[-1]
         return None
 
     def _is_one_token(self, number: int) -> bool:

@@ -228,8 +228,7 @@ class Look:
 
     def _answers(self, survey: Survey, layouts: dict[int, list[Layout]]) -> dict[int, Answers]:
         """What the positions of these calls answer to; fewer where the network does not run on changed inputs."""
-        main = self.arguments.main
-        slabs = Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
+        slabs = self._slabs(survey)
         fits = max(1, AT_ONCE // slabs.base.numel())
         # A network may run on whole batches of one size alone, or call its layers once per sample.
         for size in dict.fromkeys((min(fits, len(slabs)), 1, self.arguments.batch)):
@@ -280,26 +279,48 @@ class Look:
 
     def moved_by(self, survey: Survey, numbers: Sequence[int]) -> dict[int, bool]:
         """Whether the output changes when a call's positions are weighed at random: one run, a row for each call."""
+        layouts = [survey.findings[number].layout for number in numbers]
+        changes = [
+            _weighing(layout, row, len(numbers) + 1)
+            for row, layout in enumerate(layouts, start=1)
+            if layout is not None
+        ]
+        changed = self._changed_by(survey, numbers, changes, self._slabs(survey).base)
+        return dict.fromkeys(numbers, True) if changed is None else dict(zip(numbers, changed, strict=True))
+
+    def carries_all(self, survey: Survey, numbers: Sequence[int]) -> dict[int, bool]:
+        """Whether the output stays when the input is another and a call's output is as before: a row for each call."""
+        changes = [_keeping_the_first(row, len(numbers) + 1) for row in range(1, len(numbers) + 1)]
+        changed = self._changed_by(survey, numbers, changes, self._slabs(survey).other)
+        return {number: changed is not None and not changed[place] for place, number in enumerate(numbers)}
+
+    def _slabs(self, survey: Survey) -> Slabs:
         main = self.arguments.main
-        slabs = Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
-        rows = slabs.base.repeat(len(numbers) + 1, *[1] * (main.ndim - 1))
-        weighed: dict[str, dict[int, Callable[[Tensor], Tensor]]] = {}
-        for row, number in enumerate(numbers, start=1):
-            layout = survey.findings[number].layout
-            assert layout is not None
+        return Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
+
+    def _changed_by(
+        self, survey: Survey, numbers: Sequence[int], changes: Sequence[Callable[[Tensor], Tensor]], given: Tensor
+    ) -> list[bool] | None:
+        """Whether the network, given one row as often as there are calls, tells it from the base: one run.
+
+        In each of these rows one call's output is changed; None where the network cannot be run like that.
+        """
+        rows = torch.cat([self._slabs(survey).base, given.repeat(len(numbers), *[1] * (given.ndim - 1))])
+        changing: dict[str, dict[int, Callable[[Tensor], Tensor]]] = {}
+        for number, change in zip(numbers, changes, strict=True):
             one = survey.seen[number]
-            weighed.setdefault(one.name, {})[one.call] = _weighing(layout, row, len(rows))
-        modules = {module: self._names[module] for module in self._layers() if self._names[module] in weighed}
-        replaced = {module: _changing(module.forward, weighed[name]) for module, name in modules.items()}
+            changing.setdefault(one.name, {})[one.call] = change
+        modules = {module: self._names[module] for module in self._layers() if self._names[module] in changing}
+        replaced = {module: _changing(module.forward, changing[name]) for module, name in modules.items()}
         try:
             with forwards_replaced(replaced), torch.no_grad():
                 returned = self.arguments.with_rows(rows).call(self.network)
             output = select_output(returned, self.select, len(rows)).reshape(len(rows), -1).double()
-        except Exception:  # noqa: BLE001 - where it cannot be found out, a layer gets the benefit of doubt
-            return dict.fromkeys(numbers, True)
+        except Exception:  # noqa: BLE001 - it may refuse such a batch in any way
+            return None
         rounding = 1e-6 * output[0].abs().amax()
-        changed = (output[1:] - output[0]).abs().amax(dim=1) > rounding
-        return dict(zip(numbers, changed.tolist(), strict=True))
+        changed: list[bool] = ((output[1:] - output[0]).abs().amax(dim=1) > rounding).tolist()
+        return changed
 
 
 def _as_map(output: Tensor, axes: dict[int, int]) -> Tensor:
@@ -314,6 +335,16 @@ def _weighing(layout: Layout, row: int, rows: int) -> Callable[[Tensor], Tensor]
         return layout.weigh(output, weights.to(output.device))
 
     return weigh
+
+
+def _keeping_the_first(row: int, rows: int) -> Callable[[Tensor], Tensor]:
+    def keep(output: Tensor) -> Tensor:
+        folded = len(output) // rows
+        kept = output.clone()
+        kept[row * folded : (row + 1) * folded] = output[:folded]
+        return kept
+
+    return keep
 
 
 def _changing(forward: Forward, changes: dict[int, Callable[[Tensor], Tensor]]) -> Forward:
