@@ -12,7 +12,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 TORCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test interrupts test-lowest lint format bench zoo fuzz dist dist-test clean
+.PHONY: help demo test endurance interrupts test-lowest lint format bench zoo fuzz dist dist-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,14 +21,17 @@ demo: $(VENV)/.installed  ## explain a few photographs into the folder demo/
 	$(BIN)/l2caf demo --out demo
 
 test: lint  ## everything that must hold; ends with the branches covered and pytest's summary
-	$(BIN)/python $(PYTEST) --cov --cov-report=term
+	$(BIN)/python $(PYTEST) -m "not endurance" --cov --cov-report=term
+
+endurance: $(VENV)/.installed-dev  ## the tests that are too long for every day: larger networks, more kills, more rounds
+	$(BIN)/python $(PYTEST) -m endurance
 
 interrupts: $(VENV)/.installed-dev  ## interrupt 2,000 explanations at any instant, and see whether the network is given back
 	PYTHONPATH=tests $(BIN)/python tests/interrupted.py 2000
 
 test-lowest: $(VENV)-lowest/.installed  ## the tests on the lowest versions that pyproject.toml admits
 	# Old packages on new Pythons and companions deprecate one another: that is no fault of ours.
-	$(VENV)-lowest/bin/python $(PYTEST) -W default::DeprecationWarning
+	$(VENV)-lowest/bin/python $(PYTEST) -m "not endurance" -W default::DeprecationWarning
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy and the direction of imports
 	$(BIN)/ruff check

@@ -183,7 +183,7 @@ class TestExplain:
             (("--method", "cam"), None),
             (("--method", "gradcam", "--top", 2, "--signed"), None),
             (("--method", "gradcam-abs", "--class", "lens cap", "--box"), None),
-            (("--layer", "blocks.5"), "Riemannian"),
+            pytest.param(("--layer", "blocks.5"), "Riemannian", marks=pytest.mark.endurance),
             (("--view", "whole"), "Exact"),
         ],
     )

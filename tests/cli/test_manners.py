@@ -57,7 +57,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
             "--view: There is no view 'sideways': take one of crop, whole, squash",
         ),
         ("explain photos/a.png --threshold 7", "--threshold: threshold is 7.0: give a number from 0"),
-        ("explain photos/a.png --alpha -1", "--alpha: alpha is -1.0: give a number from 0 to 1"),
+        ("explain photos/a.png --alpha -1", "--alpha: The alpha is -1.0; choose one from 0"),
         ("explain photos/a.png --cmap turbu", "--cmap: There is no colour map 'turbu'; try turbo"),
         ("explain photos --out where.png", "--out: 'where.png' names one picture, and there are 3 photographs"),
         ("explain photos/a.png --out where.pdf", "--out: 'where.pdf' cannot be made"),

@@ -23,7 +23,12 @@ def tensors_alive() -> int:
     return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
 
 
-@pytest.mark.parametrize("method", ["AttentionFilter", "AttentionFilter of the top 2", "GradCAM"])
+OTHERS = ("AttentionFilter of the top 2", "GradCAM")
+
+
+@pytest.mark.parametrize(
+    "method", ["AttentionFilter", *(pytest.param(name, marks=pytest.mark.endurance) for name in OTHERS)]
+)
 def test_many_explanations_leave_nothing_behind(method: str) -> None:
     network = seeded(nets.pooled)
     inputs = pixels()

@@ -103,7 +103,7 @@ def stall():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.endurance  # that of `explain`, which goes the same way, is in `make test`
 def test_killed_five_times_it_leaves_the_same_rows(made: Path, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_WAIT_POLICY": "PASSIVE"}

@@ -141,7 +141,7 @@ def test_a_box_on_the_frame_around_a_small_image_comes_from_nowhere_on_it() -> N
 
 
 def test_unknown_views_and_preprocessings() -> None:
-    with pytest.raises(InputError, match="no view 'zoom': take one of crop, squash"):
+    with pytest.raises(InputError, match="no view 'zoom': take one of crop, whole, squash"):
         viewed(Preprocessing(), "zoom")
     with pytest.raises(InputError, match="a preprocessing function of one's own"):
         viewed(OwnPreprocessing(lambda image: torch.zeros(3, 8, 8)))

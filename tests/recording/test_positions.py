@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import InputError, LayerError
-from l2caf.recording.layers import Layer, usable_layers
+from l2caf.recording.inputs import Arguments
+from l2caf.recording.layers import Layer, find_layer, usable_layers
 from l2caf.recording.layout import Layout
 from l2caf.recording.positions import Verdict
 from l2caf.recording.slabs import Slabs
@@ -156,7 +157,7 @@ def test_the_default_does_not_depend_on_the_pictures() -> None:
     dark, bright = torch.zeros(1, 3, 32, 32), pixels(1)
     for make in (nets.pooled, nets.curved, nets.Tokens, nets.RectifiedAfterLayer):
         layers = {
-            l2caf.explain(seeded(make), torch.cat(batch)).layer
+            find_layer(seeded(make), Arguments.of(torch.cat(batch)), None).name
             for batch in ([dark, bright], [bright, dark], [bright], [dark])
         }
         assert len(layers) == 1

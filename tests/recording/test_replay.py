@@ -142,7 +142,12 @@ def stirred(network: nn.Module) -> nn.Module:
     return network
 
 
-@pytest.mark.parametrize("name", TORCHVISION)
+LARGE = ("swin_v2_t", "vgg11_bn", "vit_b_32")  # their kinds are in `make test` as smaller ones, in the zoo
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.endurance) if name in LARGE else name for name in TORCHVISION]
+)
 def test_torchvision(name: str) -> None:
     size = TORCHVISION[name]
     network = stirred(seeded(lambda: known("torchvision", name)))

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 import l2caf
 import networks_for_tests as nets
-from l2caf.errors import NetworkError
 from l2caf.recording.replay import Replay
 from l2caf.recording.storage import Keeping, StandInReadError, holds_stand_in, stand_in
 from networks_for_tests import pixels, seeded
@@ -281,7 +280,7 @@ class DropsBefore(nn.Module):
 def test_randomness_before_the_layer_is_noticed(objective: l2caf.Objective | None) -> None:
     network = seeded(DropsBefore)
     for _ in range(2):  # and is not forgotten
-        with pytest.raises(NetworkError, match="dropout"):
+        with pytest.raises(l2caf.L2cafError, match="dropout"):
             l2caf.explain(network, pixels(), layer="last", objective=objective)
 
 

@@ -272,7 +272,7 @@ class TestLabels:
 
     def test_the_three_of_ones_own_are_not_three_fishes(self, boxes: Path, tmp_path: Path) -> None:
         network = NetworkChoice(device="cpu")
-        with pytest.raises(InputError, match="classes of efficientnet_lite0"):
+        with pytest.raises(InputError, match="classes of tf_efficientnet_lite0"):
             evaluate(self._asked(boxes, tmp_path, network=network, methods=("gradcam",)))
 
     def test_an_embedding_is_asked_about_no_label(self, boxes: Path, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ class TestLabels:
             "from l2caf.networks.class_names import imagenet_class_names\n"
             "from l2caf.networks.model import Model\n"
             "from l2caf.preprocessing import Preprocessing\n"
-            "NAMES = {'imagenet': imagenet_class_names(), 'none': (), 'others': imagenet_class_names()[::-1]}\n"
+            "NAMES = {'imagenet': imagenet_class_names(), 'none': (), 'others': [f'thing {n}' for n in range(1000)]}\n"
             "def build():\n"
             "    layers = [nn.Conv2d(3, 4, 8, stride=8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]\n"
             f"    names = NAMES[{names!r}]\n"

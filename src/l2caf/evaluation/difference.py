@@ -37,7 +37,7 @@ class MeasuredRun:
     def read(cls, folder: Path) -> MeasuredRun:
         about, rows = folder / ABOUT, folder / ROWS
         if not about.is_file() or not rows.is_file():
-            raise InputError(f"'{folder}' holds no run of evaluate: give the folder that --out named.")
+            raise InputError(f"'{folder}' holds no run of evaluate: give the folder that a run was written to.")
         settings: dict[str, Any] = json.loads(about.read_text("utf-8"))
         found = [row_of(row) for file in _files(folder) for row in _rows(file)]
         vectors = {row.image: row for row in found if isinstance(row, ImageVector)}

@@ -349,7 +349,7 @@ def find(
     if answers.is_independent:
         return Finding(Verdict.REFUTED, guess, why="it does not change with this input")
     if answers.depends_on_others:
-        why = "what it gives for one sample depends on the others of the batch, or on chance"
+        why = "what it gives for one sample depends on the others of the batch, or on chance, as with dropout"
         return Finding(Verdict.REFUTED, guess, why=why)
     if answers.why_not:
         return Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=answers.why_not)

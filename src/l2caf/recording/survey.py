@@ -98,7 +98,7 @@ class Look:
     def survey(self) -> Survey:
         """Run the network once on a base, with a gradient, and note every call that may hold a map."""
         problem: Exception | None = None
-        not_finite: Survey | None = None
+        not_finite: tuple[Survey, dict[int, Tensor]] | None = None
         for base in Base:
             for rows in dict.fromkeys((1, self.arguments.batch)):
                 try:
@@ -108,9 +108,10 @@ class Look:
                     continue
                 if found.is_finite:
                     return found
-                not_finite = not_finite or found
+                not_finite = not_finite or (found, self._again)
         if not_finite is not None:  # the outcome of each sample says so
-            return not_finite
+            found, self._again = not_finite
+            return found
         # Neither will do: the batch as it is says what is wrong, in the network's own words.
         main = self.arguments.main
         try:

@@ -101,7 +101,7 @@ class TrainingResult:
         best, highest = self.best.numbers.get(key), self.highest.numbers.get(key)
         saved = f"The network of iteration {self.best.iteration} is saved"
         if best is None or highest is None:
-            return f"{saved}: nothing was held out to compare with."
+            return f"{saved}: nothing was set aside to compare with."
         if highest <= best:
             start = ", the start: no measurement was better" if self.best.iteration == 0 else f", the best by {short}"
             return f"{saved}{start}."
