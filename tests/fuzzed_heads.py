@@ -253,6 +253,8 @@ class Case:
             found: Tensor = self.network.head(features)
             return found
         kept: list[Tensor] = []
+        if endpoint == "mean of layer":
+            return features.flatten(2).mean(dim=2)
         if endpoint.startswith("input of "):
             module = self.network.get_submodule(endpoint.removeprefix("input of "))
             hook = module.register_forward_pre_hook(lambda module, args: kept.append(args[0]))

@@ -21,6 +21,7 @@ from ..errors import InputError, MethodError
 from ..explanation import explain
 from ..methods.grad_cam import GradCAM
 from ..networks.model import Model
+from ..objectives.prediction import Prediction
 from ..progress import Progress, part, silent
 from ..solvers.gradient_descent import GradientDescent
 from .published import published
@@ -36,6 +37,7 @@ TIMED = {
     "forward": "the network alone",
     "gradcam": "Grad-CAM",
     "l2caf": "L2-CAF, solved",
+    "prediction": "L2-CAF, prediction",
     "fast": "L2-CAF, fast descent",
     "vanilla": "L2-CAF, vanilla descent",
 }
@@ -98,7 +100,7 @@ class Timing:
 
 
 def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress: Progress = silent) -> Timing:
-    """Time every way to a class-oblivious map, and Grad-CAM, on one image (1, 3, H, W).
+    """Time every way to a class-oblivious map, that of the prediction and Grad-CAM on one image (1, 3, H, W).
 
     `progress` is told of every round and of what comes before them, rounds + EXTRA times in all.
     """
@@ -109,7 +111,7 @@ def time_network(model: Model, image: Tensor, *, rounds: int = ROUNDS, progress:
         raise InputError(f"Seconds per frame are measured on one image, and these are {len(image)}: give one.")
     heatmap = explain(network, image)
     solution = heatmap.solved
-    candidates, refused = _candidates(network, image)
+    candidates, refused = _candidates(network, image, has_classes=not model.embedding)
     fast, steps = _once(network, image)
     if fast <= QUICK:
         candidates["fast"] = lambda: explain(network, image, solver=GradientDescent()).maps
@@ -148,7 +150,9 @@ def paper_seconds(network: str) -> dict[str, float]:
     return {ours: figures[theirs][title] for ours, theirs in _PAPER_ROWS.items() if title in figures[theirs]}
 
 
-def _candidates(network: nn.Module, image: Tensor) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
+def _candidates(
+    network: nn.Module, image: Tensor, *, has_classes: bool
+) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     def forward() -> Any:
         with torch.inference_mode():
             return network(image)
@@ -158,9 +162,12 @@ def _candidates(network: nn.Module, image: Tensor) -> tuple[dict[str, Callable[[
         "l2caf": lambda: explain(network, image).maps,
         "gradcam": lambda: GradCAM()(network, image).maps,
     }
+    if has_classes:
+        candidates["prediction"] = lambda: explain(network, image, objective=Prediction()).maps
     refused = {}
     vanilla = {f"vanilla {steps}": _vanilla(network, image, steps) for steps in (SHORT, LONG)}
-    for name, run in (("gradcam", candidates["gradcam"]), ("vanilla", vanilla[f"vanilla {SHORT}"])):
+    tried = {name: candidates[name] for name in ("prediction", "gradcam") if name in candidates}
+    for name, run in (*tried.items(), ("vanilla", vanilla[f"vanilla {SHORT}"])):
         try:
             run()
         except MethodError as error:  # for one, a scale-invariant head has no vanilla form

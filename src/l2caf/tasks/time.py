@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..evaluation.timing import Timing
 
-_COLORS = ("#9aa0a6", COLORS[2], COLORS[0], COLORS[4], COLORS[1])  # in the order of what is timed
+_COLORS = ("#9aa0a6", COLORS[2], COLORS[0], COLORS[5], COLORS[4], COLORS[1])  # in the order of what is timed
 
 
 @dataclass(frozen=True)
