@@ -35,8 +35,8 @@ class Heatmap:
     the positive part, else the magnitude; `signed` has both, between -1 and 1.
 
     `call` tells which call of the layer it was, where there are several; `input` which argument of the network the map
-    belongs to; `crops`, one per sample, where the input lies on the photograph, where that is known. `solution` tells
-    how the maps were found, and `outcome` how well.
+    belongs to; `crops`, one per sample, where the input lies on the photograph, where that is known; `class_names` what
+    drawings call the classes. `solution` tells how the maps were found, and `outcome` how well.
 
     It is a collection of its samples: `heatmap[1]` and `heatmap[:2]` are heatmaps of some of them (of one, a batch of
     one), and `for one in heatmap` goes through them one by one. It can be compared, copied and pickled.
@@ -61,6 +61,7 @@ class Heatmap:
     call: int | None = None
     input: str = "0"
     crops: tuple[Crop, ...] | None = None
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.axes:  # made by hand, from maps alone
@@ -358,7 +359,8 @@ class Heatmap:
     def _title(self, index: int, which: int) -> str:
         """What one of several maps is called: by its class, or by its place."""
         if self.classes is not None:
-            return f"class {int(self.classes[index].reshape(-1)[which])}"
+            number = int(self.classes[index].reshape(-1)[which])
+            return self.class_names[number] if number < len(self.class_names) else f"class {number}"
         return f"map {which}" if "map" in self.axes else ""
 
     def _one(self, index: int, which: int | None, *, signed: bool) -> Tensor:

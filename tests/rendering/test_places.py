@@ -240,3 +240,14 @@ def test_the_box_of_a_map_is_drawn_around_the_square(view: str) -> None:
     rows, columns = np.nonzero(np.abs(boxed - bare).sum(axis=2))
     around = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
     assert (np.abs(around - box) <= 1.01 * _pixel(view, photograph) + 1.5).all()  # and the rim
+
+
+def test_classes_are_called_by_their_names() -> None:
+    """A heatmap of a model knows them; one of a bare network has their numbers alone."""
+    model = replace(_model("crop"), class_names=("dark",))
+    photograph = Image.new("RGB", (60, 40))
+    photograph.paste("white", (10, 10, 30, 30))
+    (heatmap,) = model.explain([photograph], objective=l2caf.ClassSpecific(classes=[0]), layer="0")
+    assert heatmap.class_names == ("dark",)
+    assert heatmap._title(0, 0) == "dark"
+    assert replace(heatmap, class_names=())._title(0, 0) == "class 0"

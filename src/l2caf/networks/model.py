@@ -198,11 +198,10 @@ class Model:
             for one, image in zip(prepared, opened, strict=True)
             if one.crop is not None
         )
-        if len(crops) != len(opened):
-            return found
+        known = {"class_names": self.class_names, **({"crops": crops} if len(crops) == len(opened) else {})}
         if isinstance(found, tuple):  # several layers, or several calls of one
-            return tuple(replace(one, crops=crops) for one in found)  # type: ignore[return-value]
-        return replace(found, crops=crops)
+            return tuple(replace(one, **known) for one in found)  # type: ignore[return-value]
+        return replace(found, **known)
 
     def run(
         self,
