@@ -230,14 +230,27 @@ class _Finder:
                 return reaching[-1]
             if stream:
                 return stream[-1]
-            if reaching:
+            if reaching and self._is_part_of(reaching[-1], touched):
                 carrying = self._last_that_carries_all(reaching)
                 if carrying is None and len(numbers) < len(self.survey.seen):
                     return None  # one further up may
                 return reaching[-1] if carrying is None else carrying
+            if reaching:
+                return reaching[-1]
             if held and len(numbers) == len(self.survey.seen):
                 return held[-1]  # nothing moves the output, which the outcome will say
         return None
+
+    def _is_part_of(self, number: int, other: int) -> bool:
+        """Whether an output has the shape of another with fewer channels, as a branch that is joined to others."""
+        shape, whole, finding = (
+            self.survey.seen[number].shape, self.survey.seen[other].shape, self.survey.findings[number]
+        )  # fmt: skip
+        axis = 1 if finding.layout is not None and finding.layout.kind == "channels_first" else len(shape) - 1
+        return len(shape) == len(whole) and all(
+            mine < theirs if place == axis else mine == theirs
+            for place, (mine, theirs) in enumerate(zip(shape, whole, strict=True))
+        )
 
     def _last_that_carries_all(self, numbers: Sequence[int]) -> int | None:
         """The last of these through which all passes that the output hears of the input, or None.
