@@ -29,7 +29,7 @@ from .recording.inputs import Arguments, Inputs, Select, is_plain
 from .recording.knowledge import Knowledge, forget, knowledge_of
 from .recording.layers import find_layer, look_at, module_named
 from .recording.layout import Layout
-from .recording.mismatch import mismatch
+from .recording.mismatch import mismatch_told
 from .recording.replay import Replay
 from .recording.storage import Keeping
 from .recording.tape import Tape
@@ -115,13 +115,8 @@ def record(
     with borrowed(plain) as loan:
         loan.ask_anew()
         run = _Run(plain, arguments, output, layout)
-        try:
+        with mismatch_told(plain, arguments):
             return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
-        except (RuntimeError, TypeError) as error:
-            plainly = mismatch(error, plain, arguments)
-            if plainly is None:  # the network's own error, which says more than we could
-                raise
-            raise plainly from error
 
 
 def _is_number(value: object) -> bool:

@@ -16,7 +16,10 @@ from PIL import Image
 from .errors import InputError
 from .preprocessing import Preprocess, Preprocessing, as_preprocess
 
-_PASSING = frozenset({"ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "Identity", "RGB"})
+_PASSING = frozenset(
+    {"ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "Identity", "RGB"}
+    | {"MaybeToTensor", "MaybePILToTensor"}  # timm's
+)
 GREY_LEVELS = 3  # by which two resizings that differ in rounding may differ; another size or crop differs by dozens
 
 
@@ -30,8 +33,8 @@ def readable(function: Callable[[Image.Image], Any] | Preprocess) -> Preprocess:
 
 
 def _read(function: Any) -> Preprocessing | None:
-    steps = getattr(function, "transforms", None)
-    if not isinstance(steps, list | tuple):
+    steps = _steps(function)
+    if steps is None:
         return _of_weights(function)
     by_name = {type(step).__name__: step for step in steps}
     known = _PASSING | {"Resize", "CenterCrop", "Normalize"}
@@ -52,6 +55,14 @@ def _read(function: Any) -> Preprocessing | None:
         interpolation=getattr(resize, "interpolation", "bilinear"),
         stretched=stretched,
     )
+
+
+def _steps(function: Any) -> list[Any] | None:
+    """What a Compose does, one after the other, those inside of it included; None where it is none."""
+    own = getattr(function, "transforms", None)
+    if not isinstance(own, list | tuple):
+        return None
+    return [step for one in own for step in (_steps(one) or [one])]
 
 
 def _of_weights(function: Any) -> Preprocessing | None:

@@ -88,6 +88,7 @@ class Formula(l2caf.Method):
 
 
 LARGE = {"which": 9}
+NORMED = nn.Sequential(nn.Conv2d(3, 8, 4, 4), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
 
 EXPLAIN: dict[str, Callable[[], Any]] = {
     "a network by name": lambda: l2caf.explain("resnet50", PICTURES),  # type: ignore[call-overload]
@@ -101,6 +102,8 @@ EXPLAIN: dict[str, Callable[[], Any]] = {
     "no inputs": lambda: l2caf.explain(NETWORK, None),  # type: ignore[call-overload]
     "an empty batch": lambda: l2caf.explain(NETWORK, PICTURES[:0]),
     "a picture without a batch": lambda: l2caf.explain(NETWORK, PICTURES[0]),
+    "a picture without a batch, for a batch norm": lambda: l2caf.explain(NORMED, PICTURES[0]),
+    "layers for a picture without a batch": lambda: l2caf.usable_layers(NORMED, PICTURES[0]),
     "bytes as inputs": lambda: l2caf.explain(NETWORK, (PICTURES * 255).byte()),
     "inputs of another type": lambda: l2caf.explain(NETWORK, PICTURES.double()),
     "inputs with other channels": lambda: l2caf.explain(NETWORK, pixels(channels=5)),

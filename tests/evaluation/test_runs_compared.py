@@ -27,6 +27,7 @@ import_torchvision()
 transforms = importlib.import_module("torchvision.transforms")
 v2 = importlib.import_module("torchvision.transforms.v2")
 models = importlib.import_module("torchvision.models")
+timm_data = importlib.import_module("timm.data")
 
 COUNT = 12
 MORE = """
@@ -101,6 +102,10 @@ def test_a_compose_is_measured_as_the_same_preprocessing(made: Path, tmp_path: P
             ]
         ),
         lambda: models.ResNet50_Weights.IMAGENET1K_V2.transforms(),
+        lambda: timm_data.create_transform(input_size=(3, 224, 224), crop_pct=0.95, is_training=False),
+        lambda: transforms.Compose(
+            [transforms.Compose([transforms.Resize(72), transforms.CenterCrop(64)]), transforms.ToTensor()]
+        ),
     ],
 )
 def test_resize_crop_and_normalize_are_read_off(make: Any) -> None:

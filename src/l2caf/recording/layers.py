@@ -14,6 +14,7 @@ from .borrow import borrowed, unwrap
 from .inputs import Arguments, Inputs, Select, is_plain
 from .knowledge import knowledge_of
 from .layout import Layout
+from .mismatch import mismatch_told
 from .positions import Verdict
 from .survey import OUTPUT, Look, Survey
 
@@ -66,11 +67,12 @@ def usable_layers(
     with borrowed(plain):
         arguments = Arguments.of(inputs, explained=of)
         found: list[Layer] = []
-        for name in _inputs(arguments):
-            finder = _Finder(plain, arguments.about(name), output)
-            found = finder.all()
-            if found:
-                break
+        with mismatch_told(plain, arguments):
+            for name in _inputs(arguments):
+                finder = _Finder(plain, arguments.about(name), output)
+                found = finder.all()
+                if found:
+                    break
         return found
 
 

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch import nn
 
-from ..errors import InputError
+from ..errors import InputError, L2cafError
 from .inputs import Arguments
 
 _CONVOLUTIONS: dict[type[nn.Module], int] = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
 
 
-def mismatch(error: Exception, network: nn.Module, arguments: Arguments) -> InputError | None:
-    """The sentence in place of torch's own, where inputs and network clearly do not fit; else None."""
-    why = _arguments(network, arguments) if isinstance(error, TypeError) else _tensors(error, network, arguments)
-    return None if why is None else InputError(why)
+@contextmanager
+def mismatch_told(network: nn.Module, arguments: Arguments) -> Iterator[None]:
+    """Raise one sentence in place of torch's own error, where inputs and network clearly do not fit."""
+    try:
+        yield
+    except L2cafError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        why = _arguments(network, arguments) if isinstance(error, TypeError) else _tensors(error, network, arguments)
+        if why is None:  # the network's own error, which says more than we could
+            raise
+        raise InputError(why) from error
 
 
 def _arguments(network: nn.Module, arguments: Arguments) -> str | None:
