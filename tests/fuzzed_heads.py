@@ -352,6 +352,8 @@ def judge(seed: int, solver: l2caf.Auto | l2caf.Riemannian | None = None, *, ste
         fault = ""
         if outcome is Outcome.NON_FINITE:
             fault = "not finite"
+        elif abs(float(solution.filter[sample].norm()) - 1) > LOSS:
+            fault = "not on the unit sphere"
         elif abs(again - loss) > LOSS * abs(again) + 1e-5 * scale:
             fault = f"wrong loss: the filter gives {again:.6g}"
         elif outcome is Outcome.EXACT and again - best > 1e-4 * max(even - best, 0) + 1e-6 * scale:
