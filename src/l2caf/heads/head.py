@@ -102,6 +102,13 @@ class Head(abc.ABC):
     def in_full(self) -> RecordedHead:
         """This head, recorded, for what a plan cannot answer."""
 
+    def frames(self) -> list[Head]:
+        """Views of this head, each with one frame of the clip filtered and the others as they are; none of a map
+        without frames."""
+        if self.layout.frames is None or self.layout.frame is not None:
+            return []
+        return self.in_full().frames()
+
     @abc.abstractmethod
     def alike(self, at: str | None, *, needs_scale: bool) -> list[Head]:
         """Views of this head, each for samples that share an endpoint and a way to be solved; mostly one for all."""

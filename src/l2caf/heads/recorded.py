@@ -57,6 +57,14 @@ class RecordedHead(Head):
     def in_full(self) -> RecordedHead:
         return self
 
+    def frames(self) -> list[Head]:
+        views: list[Head] = []
+        if self.layout.frame is None:
+            views += [RecordedHead(self.replay.of_frame(one)) for one in range(self.layout.frames or 0)]
+        for view in views:
+            view.crops = self.crops
+        return views
+
     @cached_property
     def finite(self) -> Tensor:
         found = super().finite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -89,6 +90,14 @@ class Replay:
     def size(self) -> tuple[int, ...]:
         """The input's size along the axes of the map."""
         return self.arguments.size_for(self.layer.layout)
+
+    def of_frame(self, frame: int) -> Replay:
+        """The same run, with one frame of a clip filtered and the others as they are."""
+        view = copy.copy(self)
+        view.layer = replace(self.layer, layout=replace(self.layer.layout, frame=frame))
+        for name in ("probe_weights", "probed"):
+            view.__dict__.pop(name, None)
+        return view
 
     def filtered(self, weights: Tensor, *, until: Call | None = None) -> Tensor:
         """Return FT(f): the output, or that of a later call, with every position of the map weighed."""
