@@ -58,12 +58,11 @@ class RecordedHead(Head):
         return self
 
     def frames(self) -> list[Head]:
-        views: list[Head] = []
-        if self.layout.frame is None:
-            views += [RecordedHead(self.replay.of_frame(one)) for one in range(self.layout.frames or 0)]
-        for view in views:
-            view.crops = self.crops
-        return views
+        return [RecordedHead(self.replay.of_frame(one)) for one in range(self.layout.frames or 0)]
+
+    def each_frame(self) -> Head | None:
+        view = self.replay.of_each_frame()
+        return None if view is None else RecordedHead(view)
 
     @cached_property
     def finite(self) -> Tensor:

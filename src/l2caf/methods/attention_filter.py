@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -57,16 +57,11 @@ class AttentionFilter(Method):
         _check_part("solver", self.solver, Solver, SOLVERS)
 
     def formula(self, head: Head) -> Maps:
-        apart = self.frames == "alone" and not self.filter.over_frames
-        views = head.frames() if apart else []
-        if not views:
-            solution, asked = self._solve(head)
+        objective = as_objective(self.objective)
+        if head.layout.frames is None or self.frames == "together" or self.filter.over_frames:
+            solution, asked = self._solve(head, objective)
         else:
-            solved = [self._solve(view) for view in views]
-            asked = solved[0][1]
-            weights = torch.stack([self._growth_without(view) for view in views], dim=-1)
-            weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
-            solution = of_frames([one for one, _ in solved], weights)
+            solution, asked = self._solve_frames(head, objective)
         return Maps(
             solution.shown,
             keeps_sign=asked.keeps_sign,
@@ -75,8 +70,7 @@ class AttentionFilter(Method):
             several=asked.several,
         )
 
-    def _solve(self, head: Head) -> tuple[Solution, Losses]:
-        objective = as_objective(self.objective)
+    def _solve(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
         found: list[Solution] = []
         views = head.alike(objective.at, needs_scale=objective.needs_scale)
         for view in views:  # mostly one, for all samples
@@ -84,10 +78,29 @@ class AttentionFilter(Method):
             found.append(self.solver.solve(problem, several=asked.several))
         return found[0] if len(found) == 1 else together(found, [view.samples for view in views]), asked
 
+    def _solve_frames(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
+        """Each frame of a clip while the others are off: all at once, or where that cannot be, one after the other."""
+        number, batch = head.layout.frames or 1, head.batch
+        repeated = objective.repeated(number)
+        each = None if repeated is None else head.each_frame()
+        if repeated is not None and each is not None:
+            solution, asked = self._solve(each, repeated)
+            blocks = [slice(start, start + batch) for start in range(0, number * batch, batch)]
+            solutions, grown = [solution[block] for block in blocks], self._growth_without(each, repeated)
+            growth = torch.stack([grown[block] for block in blocks], dim=-1)
+            asked = replace(asked, classes=None if asked.classes is None else asked.classes[:batch])
+        else:
+            views = head.frames()
+            solved = [self._solve(view, objective) for view in views]
+            solutions, asked = [one for one, _ in solved], solved[0][1]
+            growth = torch.stack([self._growth_without(view, objective) for view in views], dim=-1)
+        share = growth / growth.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(growth.dtype).tiny)
+        return of_frames(solutions, share), asked
+
     @torch.no_grad()
-    def _growth_without(self, head: Head) -> Tensor:
+    def _growth_without(self, head: Head, objective: Objective) -> Tensor:
         """By how much the losses grow when all that a head filters is switched off: (B,), or (B, K)."""
-        problem, asked = pose(head, self.filter, as_objective(self.objective))
+        problem, asked = pose(head, self.filter, objective)
         off = problem.value(torch.zeros(problem.maps, problem.batch, problem.positions, device=problem.device))
         growth = (off.double() - problem.at_untouched()).nan_to_num(0.0, 0.0, 0.0).clamp_min(0.0)
         return growth.transpose(0, 1) if asked.several else growth[0]

@@ -19,6 +19,7 @@ MOST_PREFIX_TOKENS = 64
 PREFIX_BESIDE_SUFFIX, MOST_SUFFIX_TOKENS = 8, 128
 
 Kind = Literal["channels_first", "channels_last", "tokens"]
+EACH = -1
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class Layout:
     C). `grid` has the order of the input's axes; where the layer holds its axes in another, `order` names them as it
     does: tokens that run over height and width before time are `Layout("tokens", grid=(t, h, w), order=(1, 2, 0))`.
     With `frames`, each sample has that many rows of the batch, one after the other, and a grid in each; with `frame` as
-    well, one of them alone has a filter, and the others stay as they are. `along` are the axes of the input, frames
-    first, that the grid runs along, where these are not its last ones.
+    well, one of them alone has a filter, and the others stay as they are. With `frame=EACH` the whole batch is there as
+    many times as it has frames, one after the other, and in the first the first frame has a filter, and so on. `along`
+    are the axes of the input, frames first, that the grid runs along, where these are not its last ones.
 
     >>> Layout("tokens", grid=(14, 14), prefix=1).positions
     196
@@ -101,14 +103,16 @@ class Layout:
         if self.frames is None:
             return columns
         columns = columns.unflatten(0, (-1, self.frames))
+        if self.frame == EACH:
+            own = columns.unflatten(0, (self.frames, -1)).diagonal(dim1=0, dim2=2)
+            return own.movedim(-1, 0).flatten(0, 1)
         return columns.transpose(1, 2).flatten(2) if self.frame is None else columns[:, self.frame]
 
     def weigh(self, features: Tensor, weights: Tensor) -> Tensor:
         """Multiply every position of (B, ...) features by its weight in (B, positions); other tokens keep theirs."""
         weights = weights.to(features.dtype)
         if self.frames is not None and self.frame is not None:
-            is_own = torch.arange(self.frames, device=weights.device).eq(self.frame).reshape(-1, 1)
-            weights = torch.where(is_own, weights.unsqueeze(-2), 1.0)
+            weights = torch.where(self._is_own(weights), weights.unsqueeze(-2), 1.0)
         weights = weights.reshape(features.shape[0], -1)
         if self.order is not None:
             weights = weights.unflatten(1, self.grid).permute(0, *(1 + axis for axis in self.order)).flatten(1)
@@ -121,10 +125,19 @@ class Layout:
 
     def weigh_frame(self, features: Tensor, weights: Tensor, frame: int) -> Tensor:
         """Multiply the features of one frame alone, (B, ...), by its part of the weights."""
-        if self.frame not in (None, frame):
-            return features
-        own = weights if self.frame is not None else weights.unflatten(-1, (self.frames or 1, -1))[..., frame, :]
-        return self.of_one_frame.weigh(features, own)
+        if self.frame is not None:
+            is_own = self._is_own(weights)[..., frame, :]
+            return self.of_one_frame.weigh(features, torch.where(is_own, weights, 1.0))
+        return self.of_one_frame.weigh(features, weights.unflatten(-1, (self.frames or 1, -1))[..., frame, :])
+
+    def _is_own(self, weights: Tensor) -> Tensor:
+        """Which frames of (B, positions) weights are those that they are for: (B or 1, frames, 1)."""
+        assert self.frames is not None
+        assert self.frame is not None
+        numbers = torch.arange(self.frames, device=weights.device)
+        if self.frame == EACH:
+            return numbers.repeat_interleave(len(weights) // self.frames).unsqueeze(1).eq(numbers).unsqueeze(2)
+        return numbers.eq(self.frame).reshape(1, -1, 1)
 
     @property
     def of_one_frame(self) -> Layout:

@@ -16,8 +16,8 @@ from .borrow import Call, unwrap
 from .inputs import Arguments, Inputs, Select, is_plain, select_output
 from .knowledge import forget, knowledge_of
 from .layers import Layer, find_layer, module_named
-from .layout import Layout
-from .storage import Keeping, StandIn, fingerprint_of
+from .layout import EACH, Layout
+from .storage import Keeping, StandIn, fingerprint_of, repeated
 from .tape import EveryCall, Given, Observer, Tape
 
 SOME = 4096  # numbers of a large value that are looked at: enough to tell whether it moves, and along a line
@@ -98,6 +98,35 @@ class Replay:
         for name in ("probe_weights", "probed"):
             view.__dict__.pop(name, None)
         return view
+
+    def of_each_frame(self) -> Replay | None:
+        """The same run with the batch as many times as it has frames, one frame filtered in each; None where the
+        network, so enlarged, gives other outputs. Then all frames are explained at once."""
+        frames = self.layer.layout.frames or 1
+        view = self.of_frame(EACH)
+        view.arguments = self.arguments.repeated(frames)
+        view.tape = self.tape.repeated(view.arguments, frames)
+        view.features, view.output = (repeated(value, frames) for value in (self.features, self.output))
+        try:
+            with torch.no_grad():
+                view.observed = view.observe(torch.ones(view.batch, view.positions, device=self.features.device))
+                agrees = bool(agreeing(view.observed[OUTPUT], view.output).all()) and self._is_repeatable(view, frames)
+        except Exception:  # noqa: BLE001 - a network may refuse another batch in any way
+            return None
+        return view if agrees and not view.tape.lacking else None
+
+    def _is_repeatable(self, view: Replay, frames: int) -> bool:
+        """Whether a random filter on one frame gives there what it gives alone; once per network and kind of input."""
+        known, key = knowledge_of(self.network), (self.layer.name, self.arguments.signature(), self.select)
+        if is_plain(self.select) and known.get("repeatable", key):
+            return True
+        alone = [self.of_frame(number) for number in range(frames)]
+        each = torch.cat([one.filtered(one.probe_weights) for one in alone])
+        if not bool(agreeing(view.filtered(view.probe_weights), each, slack=10).all()):
+            return False
+        if is_plain(self.select):
+            known.put("repeatable", key, True)
+        return True
 
     def filtered(self, weights: Tensor, *, until: Call | None = None) -> Tensor:
         """Return FT(f): the output, or that of a later call, with every position of the map weighed."""

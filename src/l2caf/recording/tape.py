@@ -12,6 +12,7 @@ computes again only what depends on them: calls that are known not to are noted 
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from ..errors import NetworkError
 from .arranged import Arranged, has_hooks
 from .borrow import Call, Forward, borrowed, forwards_replaced
 from .inputs import Arguments
-from .storage import Frames, Keeping, Noted, StandInReadError, copied, holds_stand_in, rebuilt
+from .storage import Frames, Keeping, Noted, StandInReadError, copied, holds_stand_in, rebuilt, repeated
 
 Observer = Callable[[Call, Any], None]
 AtCut = Callable[[Any, int], Any]
@@ -141,6 +142,21 @@ class Tape:
             pass
         self.lacking = True
         return self._run_through(replace(watch, instead=(*self._placed(value), *watch.instead)))
+
+    def repeated(self, arguments: Arguments, times: int) -> Tape:
+        """This tape for a batch that is so many times over; what has as many rows as the batch, or its multiple, is
+        repeated. The caller verifies it."""
+        batch = self.arguments.batch
+
+        def more(tensor: Tensor) -> Tensor:
+            return repeated(tensor, times) if tensor.ndim and tensor.shape[0] % batch == 0 else tensor
+
+        tape = copy.copy(self)
+        tape.arguments = arguments
+        tape.value = more(self.value)
+        tape._noted = [noted.changed(more) for noted in self._noted]
+        tape.after = self.after.changed(more)
+        return tape
 
     def run_whole(self, at_cut: AtCut, *, observe: Observer | None = None) -> Any:
         """Run the whole network, every layer of it, with a function applied to what the cut returns.
@@ -262,6 +278,13 @@ class _After:
     @property
     def answered(self) -> list[Noted]:
         return [noted for calls in self._calls.values() for noted in calls if noted is not None]
+
+    def changed(self, of_tensor: Callable[[Tensor], Tensor]) -> _After:
+        """The same calls with a function applied to each tensor that they answer with."""
+        other = _After()
+        for module, calls in self._calls.items():
+            other._calls[module] = [None if noted is None else noted.changed(of_tensor) for noted in calls]
+        return other
 
     def by_module(self) -> list[tuple[nn.Module, list[Noted | None]]]:
         """The calls of modules of which at least one is answered."""

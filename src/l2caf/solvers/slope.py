@@ -41,7 +41,9 @@ def with_slope(problem: Problem, value: Value, parameters: Tensor) -> tuple[Tens
                 "or load them outside of it, or take copy.deepcopy(network)."
             ) from error
     allowed = losses.isfinite()
-    if problem.filter.parameters_are_weights:  # no scale makes a filter of nothing: a start along a slope of zero is none
+    if (
+        problem.filter.parameters_are_weights
+    ):  # no scale makes a filter of nothing: a start along a slope of zero is none
         allowed = allowed & (parameters.abs().amax(dim=1) > 0)
     return torch.where(allowed, losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
 
