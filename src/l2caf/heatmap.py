@@ -99,7 +99,7 @@ class Heatmap:
         """How much each frame of a clip weighs, (B, T) or (B, K, T), each row a sum of 1.
 
         Where each frame has a filter of its own, by how much the loss grows when the frame is switched off; where they
-        share one, as those of a network with a map over time do, by the sum of the filter's squares in it.
+        share one, as those of a network with a map over time do, by the sum of the squares of what is shown of it.
 
         >>> weights = torch.zeros(1, 2, 4, 4)
         >>> weights[0, 1, 1, 2] = 1
@@ -110,7 +110,8 @@ class Heatmap:
             return self.solution.frame_weights
         if "frame" not in self.axes and len(self.size) != 3:
             raise InputError(f"The axes of these maps are {', '.join(self.axes)}, so they have no frames to weigh.")
-        squares = self.weights.double().square().sum(dim=(-1, -2))
+        shown = self.weights.clamp_min(0) if self.keeps_sign else self.weights
+        squares = shown.double().square().sum(dim=(-1, -2))
         if "frame" not in self.axes:  # the layer's steps of time, spread over the frames
             squares = (squares.float() @ _spread(squares.shape[-1], self.size[0]).to(squares.device)).double()
         return squares / squares.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(squares.dtype).tiny)

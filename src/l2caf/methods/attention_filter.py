@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..deadline import no_limit
 from ..errors import InputError
 from ..filters import Filter, UnitL2
 from ..heads.endpoint import Endpoint
@@ -86,24 +87,28 @@ class AttentionFilter(Method):
         if repeated is not None and each is not None:
             solution, asked = self._solve(each, repeated)
             blocks = [slice(start, start + batch) for start in range(0, number * batch, batch)]
-            solutions, grown = [solution[block] for block in blocks], self._growth_without(each, repeated)
-            growth = torch.stack([grown[block] for block in blocks], dim=-1)
+            solutions, changed = [solution[block] for block in blocks], self._change_without(each, repeated)
+            change = torch.stack([changed[block] for block in blocks], dim=-1)
             asked = replace(asked, classes=None if asked.classes is None else asked.classes[:batch])
         else:
             views = head.frames()
             solved = [self._solve(view, objective) for view in views]
             solutions, asked = [one for one, _ in solved], solved[0][1]
-            growth = torch.stack([self._growth_without(view, objective) for view in views], dim=-1)
+            change = torch.stack([self._change_without(view, objective) for view in views], dim=-1)
+        # A frame that speaks against a class weighs nothing, unless all of them do.
+        growth = change.clamp_min(0)
+        growth = torch.where(growth.any(dim=-1, keepdim=True), growth, change.abs())
         share = growth / growth.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(growth.dtype).tiny)
         return of_frames(solutions, share), asked
 
     @torch.no_grad()
-    def _growth_without(self, head: Head, objective: Objective) -> Tensor:
-        """By how much the losses grow when all that a head filters is switched off: (B,), or (B, K)."""
+    def _change_without(self, head: Head, objective: Objective) -> Tensor:
+        """By how much the losses change when all that a head filters is switched off: (B,), or (B, K)."""
         problem, asked = pose(head, self.filter, objective)
-        off = problem.value(torch.zeros(problem.maps, problem.batch, problem.positions, device=problem.device))
-        growth = (off.double() - problem.at_untouched()).nan_to_num(0.0, 0.0, 0.0).clamp_min(0.0)
-        return growth.transpose(0, 1) if asked.several else growth[0]
+        with no_limit():
+            off = problem.value(torch.zeros(problem.maps, problem.batch, problem.positions, device=problem.device))
+        change = (off.double() - problem.at_untouched()).nan_to_num(0.0, 0.0, 0.0)
+        return change.transpose(0, 1) if asked.several else change[0]
 
 
 def pose(head: Head, filter: Filter, objective: Objective) -> tuple[Problem, Losses]:

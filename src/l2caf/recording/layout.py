@@ -75,7 +75,7 @@ class Layout:
     def axes(self) -> tuple[str, ...]:
         """The names of a filter's axes."""
         space = ("z", "y", "x")[-len(self.grid) :]
-        return space if len(self.shape) == len(space) else ("frame", *space)
+        return space if self.frames is None or self.frame is not None else ("frame", *space)
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether a layer's output of this shape, (B, ...), can be read so."""
