@@ -44,7 +44,7 @@ format: $(VENV)/.installed-dev  ## let ruff put the code in order
 	$(BIN)/ruff format
 
 bench: $(VENV)/.installed-dev  ## measure, and write the tables
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks
+	PYTHONPATH=tests OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks
 
 zoo: $(VENV)/.installed-dev  ## explain some 160 networks, judge what each gets, and write docs/zoo.md
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m zoo

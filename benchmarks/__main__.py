@@ -17,7 +17,7 @@ import torch
 
 from .row import Row
 
-QUESTIONS = ("startup", "exactness", "meaning", "curved", "memory", "evaluation", "retrieval", "speed")
+QUESTIONS = ("startup", "exactness", "meaning", "curved", "memory", "evaluation", "retrieval", "video", "speed")
 HERE = Path(__file__).parent
 
 
