@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .drawings import cells_of, check_flat, heat_of, map_of, maps_per_sample, picture_of
 from .errors import InputError
 from .preprocessing import Crop
 from .solution import Outcome, Solution, alone, chosen_samples, same
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from PIL.Image import Image
-
-    from .rendering.drawn import Cell, Heat
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +69,7 @@ class Heatmap:
             object.__setattr__(self, "axes", ("sample", *between, *space))
         given: Solution | None = self.solution
         if given is None:
-            said = [[Outcome.FORMULA] * self._several] * len(self) if "map" in self.axes else None
+            said = [[Outcome.FORMULA] * maps_per_sample(self)] * len(self) if "map" in self.axes else None
             object.__setattr__(self, "solution", Solution.of_formula(self.method, self.weights, said))
 
     @cached_property
@@ -124,8 +123,8 @@ class Heatmap:
         if isinstance(threshold, (bool, str)) or not (alone or hasattr(threshold, "__iter__")):
             raise InputError(f"The threshold is {threshold!r}: give a number from 0 to 1, or a list of them.")
         found = components_of(self.numpy(), [threshold] if alone else list(threshold)).by_size()  # type: ignore[arg-type, list-item]
-        per_map: list[Any] = found if alone else _in_groups(found, len(found) // (len(self) * self._several))
-        return _in_groups(per_map, self._several) if "map" in self.axes else per_map
+        per_map: list[Any] = found if alone else _in_groups(found, len(found) // (len(self) * maps_per_sample(self)))
+        return _in_groups(per_map, maps_per_sample(self)) if "map" in self.axes else per_map
 
     def __len__(self) -> int:
         return self.weights.shape[0]
@@ -157,7 +156,9 @@ class Heatmap:
     def __repr__(self) -> str:
         size = "×".join(map(str, self.size))
         samples = f"{len(self)} sample{'s' * (len(self) != 1)}"
-        several = f", {self._several} map{'s' * (self._several != 1)} each" if "map" in self.axes else ""
+        several = (
+            f", {maps_per_sample(self)} map{'s' * (maps_per_sample(self) != 1)} each" if "map" in self.axes else ""
+        )
         call = "" if self.call is None else f" (call {self.call})"
         outcomes = [str(one) for sample in range(len(self)) for one in self.solution.outcomes(sample)]
         counted = {word: outcomes.count(word) for word in dict.fromkeys(outcomes)}
@@ -176,7 +177,7 @@ class Heatmap:
 
         shown = self[:MOST_SHOWN]
         file = io.BytesIO()
-        cells = shown._cells(None, None, None, signed=False)
+        cells = cells_of(shown, None, None, None, signed=False)
         sheet_of(cells, legend=len(cells) > 1 or len(cells[0]) > 1).save(file, "PNG")
         return file.getvalue()
 
@@ -187,8 +188,8 @@ class Heatmap:
         """
         if self.crops is None:
             raise InputError("Where the input lies on the photograph is not known: make the heatmap with crops.")
-        self._check_flat()
-        one, crop = self._one(index, which, signed=signed), self.crops[index]
+        check_flat(self)
+        one, crop = map_of(self, index, which, signed=signed), self.crops[index]
         laid = crop.lay(one.cpu().numpy(), input_size=(self.size[0], self.size[1]))
         return torch.from_numpy(laid).to(one.device)
 
@@ -218,8 +219,8 @@ class Heatmap:
 
         Between the cells of the layer's grid, drawings are bicubic, within the map's own extremes; `maps` is linear.
         """
-        image = self._picture(image, index)
-        return self._heat(image, index, which, signed=signed, preprocess=preprocess).on(image, **style)
+        image = picture_of(self, image, index)
+        return heat_of(self, image, index, which, signed=signed, preprocess=preprocess).on(image, **style)
 
     def plot(
         self,
@@ -239,8 +240,8 @@ class Heatmap:
         from .rendering.figures import figure
         from .rendering.vector import plot
 
-        image = self._picture(image, index)
-        heat = self._heat(image, index, which, signed=signed, preprocess=preprocess)
+        image = picture_of(self, image, index)
+        heat = heat_of(self, image, index, which, signed=signed, preprocess=preprocess)
         return plot(heat, image, figure(4, 4).subplots() if ax is None else ax, **style)
 
     def save(
@@ -276,7 +277,7 @@ class Heatmap:
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
-        cells = self._cells(image, index, which, signed=signed, preprocess=preprocess)
+        cells = cells_of(self, image, index, which, signed=signed, preprocess=preprocess)
         shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
         if path.suffix.lower() in SUFFIXES:
             return save_figure(cells, path, dpi=DPI if dpi is None else dpi, legend=shown, **style)
@@ -293,89 +294,6 @@ class Heatmap:
         shown = shown if "map" in self.axes else shown.unsqueeze(0)
         largest = shown.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
         return (shown / largest.reshape(-1, *[1] * (shown.ndim - 1))).cpu().numpy()
-
-    def _cells(
-        self, image: Any, index: int | None, which: int | None, *, signed: bool, preprocess: Any = None
-    ) -> list[list[Cell]]:
-        """What is drawn: a row per sample, a cell per map."""
-        from .rendering.drawn import Cell
-
-        samples = range(len(self)) if index is None else [index]
-        maps = range(self._several) if which is None else [which]
-        images = _one_each([self._photograph(one) for one in samples] if image is None else image, samples)
-        return [
-            [
-                Cell(
-                    self._title(sample, number) if len(maps) > 1 else "",
-                    self._heat(under, sample, self._named(number), signed=signed, preprocess=preprocess),
-                    under,
-                )
-                for number in maps
-            ]
-            for sample, under in zip(samples, images, strict=True)
-        ]
-
-    def _photograph(self, index: int) -> Image | None:
-        """The photograph that the heatmap has of a sample."""
-        (index,) = chosen_samples([index], len(self))
-        return None if self.crops is None else self.crops[index].photograph
-
-    def _picture(self, image: Any, index: int) -> Any:
-        """What is drawn on: what the caller gave, or the photograph that the heatmap has."""
-        kept = self._photograph(index) if image is None else image
-        if kept is None:
-            raise InputError("A picture of a map needs the image that it lies on: give one, or save the map alone.")
-        return kept
-
-    def _heat(self, image: Any, index: int, which: int | None, *, signed: bool, preprocess: Any = None) -> Heat:
-        """One map with all that is needed to draw it."""
-        from .images import as_photograph
-        from .preprocessing import crop_of
-        from .rendering.drawn import Heat
-        from .transforms import readable
-
-        fine = self._one(index, which, signed=signed)
-        if preprocess is not None and image is not None:
-            self._check_flat()
-            crop: Crop | None = crop_of(readable(preprocess), as_photograph(image))
-        else:
-            crop = self.crops[index] if self.crops is not None else None
-        grid = self.grids(index, signed=signed)[which or 0]
-        return Heat(grid, fine.detach().cpu().numpy(), signed, crop)
-
-    def _named(self, which: int) -> int | None:
-        """The place of a map among several; None of the only one."""
-        return None if "map" not in self.axes and which == 0 else which
-
-    def _check_flat(self) -> None:
-        if len(self.size) != 2 or "frame" in self.axes:
-            raise InputError(f"A map with the axes {', '.join(self.axes[1:])} lies on no photograph: leave this out.")
-
-    @property
-    def _several(self) -> int:
-        """How many maps each sample has."""
-        return self.weights.shape[1] if "map" in self.axes else 1
-
-    def _title(self, index: int, which: int) -> str:
-        """What one of several maps is called: by its class, or by its place."""
-        if self.classes is not None:
-            number = int(self.classes[index].reshape(-1)[which])
-            return self.class_names[number] if number < len(self.class_names) else f"class {number}"
-        return f"map {which}" if "map" in self.axes else ""
-
-    def _one(self, index: int, which: int | None, *, signed: bool) -> Tensor:
-        count = self._several
-        (index,) = chosen_samples([index], len(self))
-        if which is None and count > 1:
-            raise InputError(f"There are {count} maps per sample: choose one with which=0 to which={count - 1}.")
-        chosen = 0 if which is None else which
-        if isinstance(chosen, bool) or not isinstance(chosen, int):
-            raise InputError(f"which is {which!r}: give the place of a map, from 0 to {count - 1}.")
-        if not -count <= chosen < count:
-            words = "is 1 map" if count == 1 else f"are {count} maps"
-            raise InputError(f"There {words} per sample, so which must be below that, not {which}.")
-        one = (self.signed if signed else self.maps)[index]
-        return one[chosen] if "map" in self.axes else one
 
     def _resized(self, weights: Tensor) -> Tensor:
         """Interpolate linearly along one axis after the other, each a product with a small matrix; the last one last,
@@ -409,21 +327,6 @@ def _checked_path(path: Any) -> Path:
     if isinstance(path, (str, Path)):
         return Path(path)
     raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")
-
-
-def _one_each(image: Any, samples: Sequence[int]) -> list[Any]:
-    """The picture of each sample: none at all, the one of the only sample, or one each; a path is opened."""
-    from .images import open_image
-
-    if image is None:
-        return [None] * len(samples)
-    listed = list(image) if isinstance(image, (list, tuple)) else [image]
-    if len(listed) == len(samples):
-        return [open_image(one) if isinstance(one, (str, Path)) else one for one in listed]
-    given = "1 photograph" if len(listed) == 1 else f"{len(listed)} photographs"
-    raise InputError(
-        f"There are {len(samples)} samples and {given}: give a list of one per sample, or choose a sample with index=."
-    )
 
 
 @lru_cache(maxsize=64)
