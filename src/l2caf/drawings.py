@@ -48,7 +48,14 @@ def map_of(heatmap: Heatmap, index: int, which: int | None, *, signed: bool) -> 
 
 
 def cells_of(
-    heatmap: Heatmap, image: Any, index: int | None, which: int | None, *, signed: bool, preprocess: Any = None
+    heatmap: Heatmap,
+    image: Any,
+    index: int | None,
+    which: int | None,
+    *,
+    signed: bool,
+    preprocess: Any = None,
+    boxes: Any = None,
 ) -> list[list[Cell]]:
     """What is drawn: a row per sample, a cell per map."""
     from .rendering.drawn import Cell
@@ -62,6 +69,7 @@ def cells_of(
                 title_of(heatmap, sample, number) if len(maps) > 1 else "",
                 heat_of(heatmap, under, sample, _named(heatmap, number), signed=signed, preprocess=preprocess),
                 under,
+                boxes_for(heatmap, boxes, sample, number),
             )
             for number in maps
         ]
@@ -77,10 +85,41 @@ def _photograph(heatmap: Heatmap, index: int) -> Image | None:
 
 def picture_of(heatmap: Heatmap, image: Any, index: int) -> Any:
     """What is drawn on: what the caller gave, or the photograph that the heatmap has."""
+    from .images import open_image
+
     kept = _photograph(heatmap, index) if image is None else image
     if kept is None:
         raise InputError("A picture of a map needs the image that it lies on: give one, or save the map alone.")
-    return kept
+    return open_image(kept) if isinstance(kept, (str, Path)) else kept
+
+
+def boxes_for(heatmap: Heatmap, boxes: Any, sample: int, which: int | None) -> list[Any] | None:
+    """The boxes that are drawn on one map, one by one; None where none were given.
+
+    A list with an entry per sample, as `heatmap.boxes()` gives it, has boxes for each sample, and where its entries
+    are lists with an entry per map, for each map; anything else is drawn on every map.
+    """
+    from .rendering.settings import depth_of, listed_boxes
+
+    if boxes is None:
+        return None
+    if depth_of(boxes) > 2:
+        (sample,) = chosen_samples([sample], len(heatmap))
+        if len(boxes) != len(heatmap):
+            raise InputError(
+                f"There are {len(heatmap)} samples and boxes for {len(boxes)}: give a list of one entry per sample, or"
+                " boxes (n, 4) for all of them.",
+                field="boxes",
+            )
+        boxes = boxes[sample]
+        if "map" in heatmap.axes and depth_of(boxes) > 2 and len(boxes) == maps_per_sample(heatmap):
+            boxes = boxes[which or 0]
+    return listed_boxes(boxes)
+
+
+def with_boxes(style: dict[str, Any], boxes: list[Any] | None) -> dict[str, Any]:
+    """The settings of one drawing; where no boxes were given, a map that takes none is not bothered with them."""
+    return style if boxes is None else {**style, "boxes": boxes}
 
 
 def heat_of(

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from .drawings import cells_of, check_flat, heat_of, map_of, maps_per_sample, picture_of
+from .boxes import MapBoxes
+from .drawings import boxes_for, cells_of, check_flat, heat_of, map_of, maps_per_sample, picture_of, with_boxes
 from .errors import InputError
 from .preprocessing import Crop
 from .solution import Outcome, Solution, alone, chosen_samples, same
@@ -102,9 +103,13 @@ class Heatmap:
         array: npt.NDArray[Any] = self.maps.cpu().numpy()
         return array
 
-    def boxes(self, threshold: float | Sequence[float] = 0.25) -> list[Any]:
-        """The boxes around what is hot, per sample: arrays (n, 4) of x0, y0, x1, y1, half-open, in pixels of the input.
+    def boxes(
+        self, threshold: float | Sequence[float] = 0.25, *, on: Literal["input", "photograph"] = "input"
+    ) -> list[Any]:
+        """The boxes around what is hot, per sample: arrays (n, 4) of x0, y0, x1, y1, half-open.
 
+        They are in pixels of the network's input, as `maps` are, or of the photograph (`on="photograph"`), where
+        `crops` tell where the input lies on it. Drawings put either where it belongs (`save(path, boxes=boxes)`).
         A box surrounds connected positions of at least `threshold` times the map's greatest heat, the box of the
         largest region first; a map that shows nothing has none. Several thresholds give a list of such arrays per
         sample, one for each; several maps per sample a list with an entry for each map.
@@ -116,6 +121,8 @@ class Heatmap:
         """
         from .localization import components_of
 
+        if on not in ("input", "photograph"):
+            raise InputError(f"on is {on!r}: take 'input' or 'photograph'.", field="on")
         if len(self.size) != 2 or "frame" in self.axes:
             words = ", ".join(self.axes)
             raise InputError(f"Boxes are drawn around pictures, but the axes of these maps are {words}: use maps.")
@@ -123,8 +130,22 @@ class Heatmap:
         if isinstance(threshold, (bool, str)) or not (alone or hasattr(threshold, "__iter__")):
             raise InputError(f"The threshold is {threshold!r}: give a number from 0 to 1, or a list of them.")
         found = components_of(self.numpy(), [threshold] if alone else list(threshold)).by_size()  # type: ignore[arg-type, list-item]
+        found = [MapBoxes.on_a(one, "input") for one in found] if on == "input" else self._on_photographs(found)
         per_map: list[Any] = found if alone else _in_groups(found, len(found) // (len(self) * maps_per_sample(self)))
         return _in_groups(per_map, maps_per_sample(self)) if "map" in self.axes else per_map
+
+    def _on_photographs(self, found: list[Any]) -> list[Any]:
+        """Boxes of all maps, in order, in pixels of the photographs."""
+        crops, each = self._known_crops(), len(found) // max(1, len(self))
+        return [MapBoxes.on_a(crops[place // each].to_image(one), "photograph") for place, one in enumerate(found)]
+
+    def _known_crops(self) -> tuple[Crop, ...]:
+        if self.crops is None:
+            raise InputError(
+                "Where the input lies on the photograph is not known: explain the photograph itself with"
+                " l2caf.load(…).explain(photograph), or stay on the input."
+            )
+        return self.crops
 
     def __len__(self) -> int:
         return self.weights.shape[0]
@@ -186,10 +207,9 @@ class Heatmap:
 
         It needs `crops`, which tell where the input lies on the photograph.
         """
-        if self.crops is None:
-            raise InputError("Where the input lies on the photograph is not known: make the heatmap with crops.")
+        crops = self._known_crops()
         check_flat(self)
-        one, crop = map_of(self, index, which, signed=signed), self.crops[index]
+        one, crop = map_of(self, index, which, signed=signed), crops[index]
         laid = crop.lay(one.cpu().numpy(), input_size=(self.size[0], self.size[1]))
         return torch.from_numpy(laid).to(one.device)
 
@@ -201,6 +221,7 @@ class Heatmap:
         which: int | None = None,
         signed: bool = False,
         preprocess: Any = None,
+        boxes: Any = None,
         **style: Any,
     ) -> Image:
         """Draw one sample's map on what the network was shown: its photograph, volume (d, h, w) or signal.
@@ -212,7 +233,8 @@ class Heatmap:
         - `which` picks one of several maps; `signed` shows what speaks for and against in two colours.
         - `alpha`: how much of the picture the heat hides, 0 to 1; `cmap`: a colour map of matplotlib.
         - `contours`: outlines at these levels, True for 0.5; `box`: the box of the hottest region, True for a quarter
-          of the maximum; `boxes`: others, x0, y0, x1, y1 in pixels of the image.
+          of the maximum; `boxes`: others, x0, y0, x1, y1 in pixels of the image, or what `heatmap.boxes()` gave, which
+          is put where it belongs.
         - `width`: of the picture, in pixels.
         - `slice`, `spacing`, for a volume: one plane, 12 or ("y", 40), where the rule is three planes through the
           hottest place; how far apart its values are along z, y and x.
@@ -220,7 +242,8 @@ class Heatmap:
         Between the cells of the layer's grid, drawings are bicubic, within the map's own extremes; `maps` is linear.
         """
         image = picture_of(self, image, index)
-        return heat_of(self, image, index, which, signed=signed, preprocess=preprocess).on(image, **style)
+        heat = heat_of(self, image, index, which, signed=signed, preprocess=preprocess)
+        return heat.on(image, **with_boxes(style, boxes_for(self, boxes, index, which)))
 
     def plot(
         self,
@@ -231,6 +254,7 @@ class Heatmap:
         which: int | None = None,
         signed: bool = False,
         preprocess: Any = None,
+        boxes: Any = None,
         **style: Any,
     ) -> Any:
         """Draw as `overlay` does on matplotlib's axes, in pixels of the image, and give the axes back.
@@ -242,6 +266,7 @@ class Heatmap:
 
         image = picture_of(self, image, index)
         heat = heat_of(self, image, index, which, signed=signed, preprocess=preprocess)
+        style = with_boxes(style, boxes_for(self, boxes, index, which))
         return plot(heat, image, figure(4, 4).subplots() if ax is None else ax, **style)
 
     def save(
@@ -253,6 +278,7 @@ class Heatmap:
         which: int | None = None,
         signed: bool = False,
         preprocess: Any = None,
+        boxes: Any = None,
         dpi: float | None = None,
         legend: bool | None = None,
         **style: Any,
@@ -270,6 +296,7 @@ class Heatmap:
         from .files import write_whole
         from .images import save_picture
         from .rendering.drawn import sheet_of
+        from .rendering.settings import check_flag
         from .rendering.vector import DPI, SUFFIXES, save_figure
 
         path = _checked_path(path)
@@ -277,7 +304,8 @@ class Heatmap:
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
-        cells = cells_of(self, image, index, which, signed=signed, preprocess=preprocess)
+        check_flag(legend, "legend")
+        cells = cells_of(self, image, index, which, signed=signed, preprocess=preprocess, boxes=boxes)
         shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
         if path.suffix.lower() in SUFFIXES:
             return save_figure(cells, path, dpi=DPI if dpi is None else dpi, legend=shown, **style)
@@ -289,6 +317,7 @@ class Heatmap:
         >>> Heatmap(torch.rand(2, 4, 4), (8, 8), "layer", "method").grids(0).shape
         (1, 4, 4)
         """
+        (index,) = chosen_samples([index], len(self))
         weights = self.weights[index].detach().float()
         shown = weights if signed else weights.clamp_min(0) if self.keeps_sign else weights.abs()
         shown = shown if "map" in self.axes else shown.unsqueeze(0)

@@ -14,8 +14,8 @@ from .colors import colors_of
 from .legend import legend
 from .marks import Box, fitted, font
 from .overlay import ALPHA, check_alpha, overlay
+from .settings import BOX_LEVEL
 
-BOX_LEVEL = 0.25  # of the greatest heat: what is above belongs to the object
 MOST = 0.99  # of the greatest heat: nothing is above all of it
 FAINT_SHARE = 0.4  # of the opacity, for a class that the network hardly sees
 
