@@ -64,6 +64,13 @@ class Crop:
     rows: Window
     photograph: Image.Image | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def share(self) -> float:
+        """How much of the photograph's area the network is shown."""
+        height, width = self.image_size
+        across, down = (window.stop - window.start for window in (self.columns, self.rows))
+        return across * down / (width * height)
+
     def to_input(self, boxes: npt.ArrayLike) -> Boxes:
         """Boxes in pixels of the upright photograph, in pixels of the input."""
         given = as_boxes(boxes)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .boxes import MapBoxes
 from .drawings import boxes_for, cells_of, check_flat, heat_of, map_of, maps_per_sample, picture_of, with_boxes
-from .errors import InputError
+from .errors import FileError, InputError
 from .preprocessing import Crop
 from .solution import Outcome, Solution, alone, chosen_samples, same
 
@@ -300,7 +300,7 @@ class Heatmap:
         from .rendering.vector import DPI, SUFFIXES, save_figure
 
         path = _checked_path(path)
-        if path.suffix == ".npy":
+        if path.suffix.lower() == ".npy":
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
@@ -353,7 +353,15 @@ def _in_groups(listed: list[Any], size: int) -> list[Any]:
 
 
 def _checked_path(path: Any) -> Path:
+    from .images import WRITTEN
+    from .rendering.vector import SUFFIXES
+
     if isinstance(path, (str, Path)):
+        endings = (*WRITTEN, *sorted(SUFFIXES), ".npy")
+        if Path(path).suffix.lower() not in endings:
+            raise FileError(
+                f"'{path}' names no file that can be made: end it in {', '.join(endings[:-1])}, or .npy for numbers."
+            )
         return Path(path)
     raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")
 

@@ -20,7 +20,7 @@ from ..runs.spec import RunSpec
 from .explained import Written
 from .ledger import Ledger
 from .network_choice import NetworkChoice
-from .outputs import PICTURES, Failed, Skipped, is_file, names_for, ready_folder, some_gathered, unheard
+from .outputs import PICTURES, Failed, Skipped, is_file, names_for, ready_folder, some_gathered, suffix_of, unheard
 from .photographs import Photographs
 from .question import Question
 
@@ -54,6 +54,14 @@ class ExplainRequest:
         if self.batch < 1:
             raise InputError(f"A batch of {self.batch} holds no photograph: give 1 or more.", field="batch")
         self.style.check()
+        asked = self.question
+        about_a_class = asked.classes or asked.top is not None or asked.published or asked.about_a_class
+        if self.style.signed and asked.method is not None and asked.entry.about != "class" and not about_a_class:
+            raise InputError(
+                f"What speaks for and against is known of a class, and {asked.method} asks about none: name a class,"
+                " or take the method l2caf-class.",
+                field="signed",
+            )
 
     @property
     def folder(self) -> Path:
@@ -64,6 +72,17 @@ class ExplainRequest:
     def asked(self) -> Question:
         """The question as it is put: what speaks for and against is only known of a class."""
         return replace(self.question, about_a_class=self.question.about_a_class or self.style.signed)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the names of the pictures say: the question, and what of the network and the drawing is chosen."""
+        view, layer = self.network.view, self.network.layer
+        return (
+            *self.asked.words,
+            *([layer] if layer else []),
+            *([view] if view != "crop" else []),
+            *(["signed"] if self.style.signed else []),
+        )
 
     def work(self) -> Photographs:
         """What is done to each photograph."""
@@ -158,7 +177,7 @@ def _named(files: Sequence[Path], request: ExplainRequest) -> dict[str, Path]:
     """The photographs by the names of their pictures, without an ending."""
     if is_file(request.out):
         return {request.out.stem: files[0]}
-    return {name: file for file, name in names_for(files, suffix=request.asked.entry.key).items()}
+    return {name: file for file, name in names_for(files, suffix=suffix_of(request.words)).items()}
 
 
 def _explain(

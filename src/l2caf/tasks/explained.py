@@ -78,6 +78,7 @@ class Map:
         )
 
 
+NOTABLE = 0.7  # of the photograph: the usual centre crop of a square one shows 77 % of it, of one of 4:3 57 %
 UNSEEN = 0.01  # below this probability the map of a class is drawn faint
 EMPTY = "no place speaks for it"
 
@@ -94,6 +95,12 @@ class Explained:
     reason: str = ""
     endpoint: str = ""
     file: Path | None = None
+    seen: float | None = None  # the share of the photograph that the network was shown, where known
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether so much of the photograph was cut off that a person has to be told."""
+        return self.seen is not None and self.seen < NOTABLE
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -103,6 +110,7 @@ class Explained:
     def as_dict(self) -> dict[str, Any]:
         return {
             "file": str(self.file),
+            "seen": self.seen,
             "predicted": self.prediction.as_dict() if self.prediction else None,
             "layer": self.layer,
             "solver": self.solver or None,
@@ -123,6 +131,7 @@ class Explained:
             reason=row["reason"] or "",
             endpoint=row["endpoint"] or "",
             file=Path(row["file"]),
+            seen=row["seen"],
         )
 
     def sheet(self, style: Style, *, heading: str, caption: str = "") -> Image.Image:
@@ -225,6 +234,8 @@ class Writer:
         elif explained.outcomes:
             ended = ", ".join(outcome.replace("_", " ") for outcome in explained.outcomes)
             parts.append(f"{explained.solver}: {ended}")
+        if explained.cut_off:
+            parts.append(f"centre crop: {explained.seen:.0%} of the photograph".replace("%", " %"))
         if any(one.faint for one in explained.maps):
             parts.append(f"faint: a class below {UNSEEN:.0%}".replace("%", " %"))
         heading = explained.file.name if explained.file else ""
