@@ -69,7 +69,7 @@ def cells_of(
                 title_of(heatmap, sample, number) if len(maps) > 1 else "",
                 heat_of(heatmap, under, sample, _named(heatmap, number), signed=signed, preprocess=preprocess),
                 under,
-                boxes_for(heatmap, boxes, sample, number),
+                with_boxes({}, boxes_for(heatmap, boxes, sample, number)),
             )
             for number in maps
         ]

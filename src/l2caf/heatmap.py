@@ -296,8 +296,8 @@ class Heatmap:
         from .files import write_whole
         from .images import save_picture
         from .rendering.drawn import sheet_of
+        from .rendering.figure_file import DPI, SUFFIXES, save_figure
         from .rendering.settings import check_flag
-        from .rendering.vector import DPI, SUFFIXES, save_figure
 
         path = _checked_path(path)
         if path.suffix.lower() == ".npy":
@@ -354,13 +354,13 @@ def _in_groups(listed: list[Any], size: int) -> list[Any]:
 
 def _checked_path(path: Any) -> Path:
     from .images import WRITTEN
-    from .rendering.vector import SUFFIXES
+    from .rendering.figure_file import SUFFIXES
 
     if isinstance(path, (str, Path)):
         endings = (*WRITTEN, *sorted(SUFFIXES), ".npy")
         if Path(path).suffix.lower() not in endings:
             raise FileError(
-                f"'{path}' names no file that can be made: end it in {', '.join(endings[:-1])}, or .npy for numbers."
+                f"'{path}' names no picture format: end it in {', '.join(endings[:-1])}, or .npy for numbers."
             )
         return Path(path)
     raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")

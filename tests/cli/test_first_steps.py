@@ -123,3 +123,20 @@ def test_a_key_of_a_tensor_is_refused_without_a_warning_of_torch() -> None:
         with pytest.raises(L2cafError, match="There is no output 'logits'"):
             l2caf.explain(seeded(nets.pooled), pixels(), output="logits")
     assert not heard
+
+
+@pytest.mark.parametrize("command", ["explain", "compare"])
+@pytest.mark.parametrize("ending", [".pdf", ".SVG"])
+def test_commands_write_figures(run: Run, tmp_path: Path, command: str, ending: str) -> None:
+    more = ("--top", "2", "--box", "--contours") if command == "explain" else ()
+    code, _, err = run(command, "square.png", "--out", f"where{ending}", *more, *TINY)
+    assert code == 0, err
+    content = (tmp_path / f"where{ending}").read_bytes()
+    assert content.startswith(b"%PDF" if ending == ".pdf" else b"<?xml")
+    if ending == ".SVG":
+        assert content.count(b"maximum of the map") == 1
+        assert b"square.png" in content
+        assert b"layer" in content
+    if command == "explain":
+        assert run(command, "square.png", "--out", f"bare{ending}", "--bare", *TINY)[0] == 0
+        assert (tmp_path / f"bare{ending}").is_file()

@@ -56,7 +56,7 @@ def photos(tmp_path: Path) -> Path:
         ("explain photos/a.png --alpha -1", "--alpha: The alpha is -1.0; choose one from 0"),
         ("explain photos/a.png --cmap turbu", "--cmap: There is no colour map 'turbu'; try turbo"),
         ("explain photos --out where.png", "--out: 'where.png' names one picture, and there are 3 photographs"),
-        ("explain photos/a.png --out where.pdf", "--out: 'where.pdf' cannot be made"),
+        ("explain photos/a.png --out where.tif", "--out: 'where.tif' cannot be made"),
         ("animate photos/a.png --out film.mp4", "--out: 'film.mp4' cannot be made: end the name of the file in .gif"),
         ("sanity photos --out maps.png", "--out: 'maps.png' names a file, and this command writes several"),
     ],

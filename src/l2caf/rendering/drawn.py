@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,19 +167,25 @@ class Laid:
 
 
 class Cell(NamedTuple):
-    """A map among others: its title, the picture that it lies on, None for the map alone, and boxes of its own."""
+    """A map among others: its title, and the picture that it lies on, None for the map alone.
+
+    heat   None for a picture without a map, which figures have
+    own    settings of this one alone
+    """
 
     title: str
-    heat: Heat
+    heat: Heat | None
     picture: Any
-    boxes: list[Any] | None = None
+    own: Mapping[str, Any] = MappingProxyType({})
 
     def drawn(self, **options: Any) -> Image.Image:
+        if self.heat is None:
+            return Image.fromarray(as_rgb(self.picture))
         return self.heat.on(self.picture, **self.settings(options))
 
-    def settings(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Those of all cells, with the boxes of this one."""
-        return options if self.boxes is None else {**options, "boxes": self.boxes}
+    def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of all cells, and its own."""
+        return {**options, **self.own}
 
 
 HIGHEST = 360  # pixels of a sample's picture among others
@@ -187,7 +194,8 @@ HIGHEST = 360  # pixels of a sample's picture among others
 def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, **options: Any) -> Image.Image:
     """One map as it is, or several side by side, a row per sample; under them what the colours mean."""
     pictures = [[cell.drawn(**options) for cell in row] for row in rows]
-    first, signed, cmap = pictures[0][0], rows[0][0].heat.signed, options.get("cmap")
+    first, cmap = pictures[0][0], options.get("cmap")
+    signed = any(cell.heat is not None and cell.heat.signed for row in rows for cell in row)
     if len(rows) == len(rows[0]) == 1:
         return with_legend(first, signed=signed, cmap=cmap) if legend else first
     height = min(first.height, HIGHEST) if len(rows) > 1 else first.height

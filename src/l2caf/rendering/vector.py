@@ -1,27 +1,21 @@
-"""Maps on matplotlib's axes, and as figures for papers: outlines, boxes and letters stay lines and letters."""
+"""Maps on matplotlib's axes: outlines and boxes stay lines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
-from ..files import printable, write_whole
+from ..files import printable
 from .colors import Cmap
-from .drawn import Cell, Heat
-from .figures import INK, figure
+from .drawn import Heat
+from .figures import INK
 from .legend import shown_colors
 from .marks import PALETTE, RIM, checked_box
-from .overlay import ALPHA, Picture, as_rgb, contour_levels, overlay
-from .settings import at_width, check_flag, check_options
-
-SUFFIXES = frozenset({".pdf", ".svg"})
-DPI = 200  # pixels of the photograph per inch of the figure, where nobody says
-# Letters that a reader of the figure can select and an editor can change; the same names for the same parts.
-_LETTERS: dict[Any, Any] = {"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "l2caf"}
+from .overlay import ALPHA, Picture, contour_levels, overlay
+from .settings import check_flag, check_options
 
 
 def plot(
@@ -50,37 +44,6 @@ def plot(
     if legend:
         _legend(axes, signed=heat.signed, cmap=cmap)
     return axes
-
-
-def save_figure(rows: Sequence[Sequence[Cell]], path: Path, *, dpi: float = DPI, **options: Any) -> Path:
-    """Write maps, a row per sample, whole or not at all; the photographs have `dpi` pixels per inch."""
-    import matplotlib
-
-    if isinstance(dpi, bool) or not isinstance(dpi, int | float) or not 10 <= dpi <= 4800:
-        raise InputError(f"The dpi is {dpi!r}; give pixels per inch, such as 300.", field="dpi")
-    wide = options.get("width")
-    room = (0.4 if options.get("legend") else 0.05) + (
-        0.3 if options.get("title") or any(cell.title for cell in rows[0]) else 0
-    )
-    sizes = [_size(row[0], wide, options) for row in rows]
-    width = max(size[0] for size in sizes)
-    made = figure(len(rows[0]) * max(width / dpi, 1.0), sum(max(height / dpi, 0.5) + room for _, height in sizes))
-    panels = made.subplots(len(rows), len(rows[0]), squeeze=False)
-    for cell, axes in zip((cell for row in rows for cell in row), panels.flat, strict=True):
-        plot(cell.heat, cell.picture, axes, **{"title": cell.title, **cell.settings(options)})
-    with write_whole(path) as temporary, matplotlib.rc_context(_LETTERS):
-        # Without the hour the same figure is the same file.
-        date = {".pdf": "CreationDate", ".svg": "Date"}[path.suffix.lower()]
-        made.savefig(
-            temporary,
-            format=path.suffix.lower()[1:],
-            dpi=dpi,
-            facecolor="white",
-            metadata={date: None},
-            bbox_inches="tight",
-            pad_inches=0.02,
-        )
-    return path
 
 
 def _photograph(
@@ -139,14 +102,3 @@ def _legend(axes: Any, *, signed: bool, cmap: Cmap | None) -> None:
     labels[-1].set_ha("right")
     bar.ax.tick_params(labelsize=7, length=0)
     bar.outline.set_visible(False)
-
-
-def _size(cell: Cell, wide: int | None, options: Mapping[str, Any]) -> tuple[int, int]:
-    """Width and height of a cell's picture, in pixels."""
-    if cell.picture is None:
-        return cell.heat.fine.shape[-1], cell.heat.fine.shape[0]
-    if cell.heat.fine.ndim == 2:
-        height, width = as_rgb(at_width(cell.picture, wide)).shape[:2]
-        return width, height
-    planes = {key: options[key] for key in ("slice", "spacing") if key in options}
-    return cell.heat.on(cell.picture, **planes).size

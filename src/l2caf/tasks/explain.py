@@ -20,7 +20,18 @@ from ..runs.spec import RunSpec
 from .explained import Written
 from .ledger import Ledger
 from .network_choice import NetworkChoice
-from .outputs import PICTURES, Failed, Skipped, is_file, names_for, ready_folder, some_gathered, suffix_of, unheard
+from .outputs import (
+    FIGURES,
+    PICTURES,
+    Failed,
+    Skipped,
+    is_file,
+    names_for,
+    ready_folder,
+    some_gathered,
+    suffix_of,
+    unheard,
+)
 from .photographs import Photographs
 from .question import Question
 
@@ -66,7 +77,12 @@ class ExplainRequest:
     @property
     def folder(self) -> Path:
         """Where the pictures go."""
-        return self.out.parent if is_file(self.out) else self.out
+        return self.out.parent if self.is_file else self.out
+
+    @property
+    def is_file(self) -> bool:
+        """Whether `out` is one picture."""
+        return is_file(self.out, endings=(*PICTURES, *FIGURES))
 
     @property
     def asked(self) -> Question:
@@ -90,7 +106,7 @@ class ExplainRequest:
             self.asked,
             self.style,
             str(self.folder),
-            ending=self.out.suffix if is_file(self.out) else PICTURES[0],
+            ending=self.out.suffix if self.is_file else PICTURES[0],
             layer=self.network.layer,
             select=self.network.select,
             bare=self.bare,
@@ -142,7 +158,7 @@ def explain_photographs(
     photograph of the first batch that could be read is refused at once.
     """
     files, refused = some_gathered(request.images, out=request.out, skipped=skipped)
-    if is_file(request.out) and len(files) > 1:
+    if request.is_file and len(files) > 1:
         raise InputError(
             f"'{request.out}' names one picture, and there are {len(files)} photographs: give a folder.", field="out"
         )
@@ -175,7 +191,7 @@ def explain_photographs(
 
 def _named(files: Sequence[Path], request: ExplainRequest) -> dict[str, Path]:
     """The photographs by the names of their pictures, without an ending."""
-    if is_file(request.out):
+    if request.is_file:
         return {request.out.stem: files[0]}
     return {name: file for file, name in names_for(files, suffix=suffix_of(request.words)).items()}
 

@@ -16,6 +16,7 @@ from ..images import image_files
 LONGEST_SUFFIX = 80  # bytes of what a picture's name says behind that of the photograph
 LONGEST_STEM = 100  # bytes of a photograph's name in that of its picture: methods, classes and endings come behind it
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")  # that the pictures of a command can be written as, the usual one first
+FIGURES = (".pdf", ".svg")  # with lines and letters
 # Nobody who ends a name so means a folder; "maps.v2" and "run.2024" are ones.
 _LIKE_A_FILE = re.compile(r"\.([a-z]{2,5}|mp4|jp2|m4v|h5)")
 
