@@ -142,8 +142,8 @@ class Heatmap:
     def _known_crops(self) -> tuple[Crop, ...]:
         if self.crops is None:
             raise InputError(
-                "Where the input lies on the photograph is not known: explain the photograph itself with"
-                " l2caf.load(…).explain(photograph), or stay on the input."
+                "Where the input lies on the photograph is not known: explain the photograph itself, by the explain of"
+                " l2caf.load(…) or of l2caf.Model(name, network, preprocess), or stay on the input."
             )
         return self.crops
 
