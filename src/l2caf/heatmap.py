@@ -289,7 +289,7 @@ class Heatmap:
         photographs of its own, the maps are drawn alone. Several samples are drawn below one another, several maps of
         a sample side by side; `index` picks one sample, `which` one map. A .pdf or .svg is a figure with lines and
         letters, its photograph at `dpi` pixels per inch. `legend` says whether the colours are explained; by default
-        where there are two of them (`signed`), or several maps.
+        where there are two of them (`signed`), or several maps; `title` stands above them.
         """
         import numpy
 
@@ -309,6 +309,7 @@ class Heatmap:
         shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
         if path.suffix.lower() in SUFFIXES:
             return save_figure(cells, path, dpi=DPI if dpi is None else dpi, legend=shown, **style)
+        _check_ending(path)
         return save_picture(sheet_of(cells, legend=shown, **style), path, dpi=dpi)
 
     def grids(self, index: int, *, signed: bool = False) -> npt.NDArray[np.float32]:
@@ -353,17 +354,19 @@ def _in_groups(listed: list[Any], size: int) -> list[Any]:
 
 
 def _checked_path(path: Any) -> Path:
+    if isinstance(path, (str, Path)):
+        return Path(path)
+    raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")
+
+
+def _check_ending(path: Path) -> None:
+    """Refuse a name that ends in nothing that can be made, with all that can."""
     from .images import WRITTEN
     from .rendering.figure_file import SUFFIXES
 
-    if isinstance(path, (str, Path)):
-        endings = (*WRITTEN, *sorted(SUFFIXES), ".npy")
-        if Path(path).suffix.lower() not in endings:
-            raise FileError(
-                f"'{path}' names no picture format: end it in {', '.join(endings[:-1])}, or .npy for numbers."
-            )
-        return Path(path)
-    raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")
+    if path.suffix.lower() not in WRITTEN:
+        known = ", ".join((*WRITTEN, *sorted(SUFFIXES)))
+        raise FileError(f"'{path}' names no picture format: end it in {known}, or .npy for numbers.")
 
 
 @lru_cache(maxsize=64)

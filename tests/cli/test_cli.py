@@ -302,7 +302,7 @@ class TestFaults:
             (("explain", "cat.png", "--cmap", "viridas"), "viridis"),
             (("explain", "cat.png", "--device", "abacus"), "no device"),
             (("explain", "cat.png", "--weights", "none.pth"), "none.pth"),
-            (("explain", "cat.png", "--out", "nets.py"), "--out: 'nets.py' cannot be made or written to"),
+            (("explain", "cat.png", "--out", "nets.py"), "--out: 'nets.py' cannot be made: end the name"),
             (("explain", "cat.png", "--top", "0"), "--top: 0 asks for no class"),
             (("explain", "cat.png", "--method", "gradcan"), "--method: There is no method 'gradcan': the nearest"),
             (("match", "cat.png", ".", "--top", "0"), "--top: 0 asks for no neighbour"),

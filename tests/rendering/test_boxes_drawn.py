@@ -163,7 +163,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a legend on axes": (lambda one, _: one.plot(PHOTOGRAPH, legend="off"), "legend is 'off': give True or False"),
     "no such photograph": (lambda one, _: one.overlay("nowhere.png"), "'nowhere.png' does not exist"),
     "no such photograph on axes": (lambda one, _: one.plot("nowhere.png"), "'nowhere.png' does not exist"),
-    "a grid that is not there": (lambda one, _: one.grids(9), "There are 1 samples, so an index must be below"),
+    "a grid that is not there": (lambda one, _: one.grids(9), "There is 1 sample, so an index must be below"),
     "opacity of nothing": (lambda one, to: one.save(to, alpha=0.5), "alpha lets a picture show through"),
     "a misspelt setting": (lambda one, to: one.save(to, contour=True), "did you mean contours"),
 }
@@ -186,3 +186,10 @@ def test_the_photograph_of_a_loaded_model_needs_no_arithmetic() -> None:
     (boxes,) = found.boxes(0.25, on="photograph")
     assert (boxes[:, 0] >= found.crops[0].columns.start).all()  # type: ignore[index]
     assert (boxes[:, 2] <= 311).all()
+
+
+def test_a_title_stands_above_a_picture_too(tmp_path: Path) -> None:
+    one = heatmap()
+    plain, titled = (Image.open(one.save(tmp_path / f"a{word}.png", PHOTOGRAPH, title=word)) for word in ("", "words"))
+    assert plain.size == PHOTOGRAPH.size
+    assert titled.height > PHOTOGRAPH.height

@@ -53,9 +53,9 @@ class Model:
     """
 
     name: str
-    network: nn.Module
+    network: nn.Module = field(repr=False)
     preprocess: Preprocess
-    class_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = field(default=(), repr=False)
     source: str = ""
     embedding: bool = False
     normalized: bool = True

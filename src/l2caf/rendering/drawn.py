@@ -191,12 +191,12 @@ class Cell(NamedTuple):
 HIGHEST = 360  # pixels of a sample's picture among others
 
 
-def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, **options: Any) -> Image.Image:
+def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, title: str = "", **options: Any) -> Image.Image:
     """One map as it is, or several side by side, a row per sample; under them what the colours mean."""
     pictures = [[cell.drawn(**options) for cell in row] for row in rows]
     first, cmap = pictures[0][0], options.get("cmap")
     signed = any(cell.heat is not None and cell.heat.signed for row in rows for cell in row)
-    if len(rows) == len(rows[0]) == 1:
+    if len(rows) == len(rows[0]) == 1 and not title:
         return with_legend(first, signed=signed, cmap=cmap) if legend else first
     height = min(first.height, HIGHEST) if len(rows) > 1 else first.height
     titles = [[cell.title for cell in row] for row in rows]
@@ -204,6 +204,7 @@ def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, **options: Any) ->
         pictures,
         titles=titles if any(map(any, titles)) else None,
         row_labels=[f"sample {number}" for number in range(len(rows))] if len(rows) > 1 else None,
+        heading=str(title),
         cell_height=height,
         legend=colours(signed=signed, cmap=cmap, size=max(11, height // 20)) if legend else None,
     )
