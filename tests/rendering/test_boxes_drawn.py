@@ -190,6 +190,7 @@ def test_the_photograph_of_a_loaded_model_needs_no_arithmetic() -> None:
 
 def test_a_title_stands_above_a_picture_too(tmp_path: Path) -> None:
     one = heatmap()
-    plain, titled = (Image.open(one.save(tmp_path / f"a{word}.png", PHOTOGRAPH, title=word)) for word in ("", "words"))
+    saved = [one.save(tmp_path / f"a{word}.png", PHOTOGRAPH, title=word) for word in ("", "words")]
+    plain, titled = (Image.open(path).convert("RGB") for path in saved)
     assert plain.size == PHOTOGRAPH.size
     assert titled.height > PHOTOGRAPH.height
