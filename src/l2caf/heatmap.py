@@ -356,7 +356,10 @@ def _in_groups(listed: list[Any], size: int) -> list[Any]:
 def _checked_path(path: Any) -> Path:
     if isinstance(path, (str, Path)):
         return Path(path)
-    raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")
+    raise InputError(
+        f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png', or draw a picture with"
+        " overlay() and save that."
+    )
 
 
 def _check_ending(path: Path) -> None:
