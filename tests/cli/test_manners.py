@@ -58,6 +58,7 @@ def photos(tmp_path: Path) -> Path:
         ("explain photos --out where.png", "--out: 'where.png' names one picture, and there are 3 photographs"),
         ("explain photos/a.png --out where.tif", "--out: 'where.tif' cannot be made"),
         ("animate photos/a.png --out film.mp4", "--out: 'film.mp4' cannot be made: end the name of the file in .gif"),
+        ("sanity photos --out maps.xyz", "--out: 'maps.xyz' names a file, and this command writes several"),
         ("sanity photos --out maps.png", "--out: 'maps.png' names a file, and this command writes several"),
     ],
 )

@@ -109,6 +109,15 @@ def ready_folder(folder: Path) -> Path:
     return writable_folder(folder)
 
 
+def looks_like_file(out: Path) -> bool:
+    """Whether a name ends as those of files do; a folder that is there already may be called anything.
+
+    >>> looks_like_file(Path("where.xyz")), looks_like_file(Path("maps.v2"))
+    (True, False)
+    """
+    return not out.is_dir() and bool(_LIKE_A_FILE.fullmatch(out.suffix.lower()))
+
+
 def is_file(out: Path, *, endings: Sequence[str] = PICTURES) -> bool:
     """Whether `out` is the name of one picture, and not of a folder for them; a file that cannot be made is refused.
 
@@ -116,7 +125,7 @@ def is_file(out: Path, *, endings: Sequence[str] = PICTURES) -> bool:
     (True, False, False)
     """
     ending = out.suffix.lower()
-    if out.is_dir() or not _LIKE_A_FILE.fullmatch(ending):
+    if not looks_like_file(out):
         return False
     if ending not in endings:
         raise InputError(
