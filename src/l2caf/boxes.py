@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,37 @@ def turn(boxes: Boxes, *, size: tuple[int, int], orientation: int) -> Boxes:
     if orientation >= 5:  # these swap rows and columns; the flip of one of them came first
         x0, y0, x1, y1 = y0, x0, y1, x1
     return np.stack([x0, y0, x1, y1], axis=1)
+
+
+class MapBoxes(np.ndarray):
+    """Boxes (n, 4) of a map, which say what they are measured on: "input" or "photograph".
+
+    So drawings put them where they belong, whatever they are drawn on. A row or a part says so too; what was computed
+    from them is a plain array, since it may be measured on anything.
+
+    >>> boxes = MapBoxes.on_a([[1, 2, 3, 4]], "input")
+    >>> boxes[0].on, type(2 * boxes).__name__
+    ('input', 'ndarray')
+    """
+
+    on: str | None
+
+    @classmethod
+    def on_a(cls, boxes: npt.ArrayLike, what: str) -> MapBoxes:
+        """The same boxes, measured on the network's "input" or on the "photograph"."""
+        made = np.asarray(boxes).view(cls)
+        made.on = what
+        return made
+
+    def __array_finalize__(self, source: object) -> None:
+        self.on = getattr(source, "on", None)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        plain = np.asarray(array)
+        return plain[()] if return_scalar or plain.ndim == 0 else plain
+
+    def __reduce__(self) -> Any:
+        return MapBoxes.on_a, (np.asarray(self), self.on)
 
 
 Boxes: TypeAlias = npt.NDArray[np.float64]

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from .errors import InputError
+from .boxes import MapBoxes
+from .drawings import boxes_for, cells_of, check_flat, heat_of, map_of, maps_per_sample, picture_of, with_boxes
+from .errors import FileError, InputError
 from .preprocessing import Crop
 from .solution import Outcome, Solution, alone, chosen_samples, same
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from PIL.Image import Image
-
-    from .rendering.drawn import Cell, Heat
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +70,7 @@ class Heatmap:
             object.__setattr__(self, "axes", ("sample", *between, *space))
         given: Solution | None = self.solution
         if given is None:
-            said = [[Outcome.FORMULA] * self._several] * len(self) if "map" in self.axes else None
+            said = [[Outcome.FORMULA] * maps_per_sample(self)] * len(self) if "map" in self.axes else None
             object.__setattr__(self, "solution", Solution.of_formula(self.method, self.weights, said))
 
     @cached_property
@@ -125,9 +125,13 @@ class Heatmap:
         array: npt.NDArray[Any] = self.maps.cpu().numpy()
         return array
 
-    def boxes(self, threshold: float | Sequence[float] = 0.25) -> list[Any]:
-        """The boxes around what is hot, per sample: arrays (n, 4) of x0, y0, x1, y1, half-open, in pixels of the input.
+    def boxes(
+        self, threshold: float | Sequence[float] = 0.25, *, on: Literal["input", "photograph"] = "input"
+    ) -> list[Any]:
+        """The boxes around what is hot, per sample: arrays (n, 4) of x0, y0, x1, y1, half-open.
 
+        They are in pixels of the network's input, as `maps` are, or of the photograph (`on="photograph"`), where
+        `crops` tell where the input lies on it. Drawings put either where it belongs (`save(path, boxes=boxes)`).
         A box surrounds connected positions of at least `threshold` times the map's greatest heat, the box of the
         largest region first; a map that shows nothing has none. Several thresholds give a list of such arrays per
         sample, one for each; several maps per sample a list with an entry for each map.
@@ -139,6 +143,8 @@ class Heatmap:
         """
         from .localization import components_of
 
+        if on not in ("input", "photograph"):
+            raise InputError(f"on is {on!r}: take 'input' or 'photograph'.", field="on")
         if len(self.size) != 2 or "frame" in self.axes:
             words = ", ".join(self.axes)
             raise InputError(f"Boxes are drawn around pictures, but the axes of these maps are {words}: use maps.")
@@ -146,8 +152,22 @@ class Heatmap:
         if isinstance(threshold, (bool, str)) or not (alone or hasattr(threshold, "__iter__")):
             raise InputError(f"The threshold is {threshold!r}: give a number from 0 to 1, or a list of them.")
         found = components_of(self.numpy(), [threshold] if alone else list(threshold)).by_size()  # type: ignore[arg-type, list-item]
-        per_map: list[Any] = found if alone else _in_groups(found, len(found) // (len(self) * self._several))
-        return _in_groups(per_map, self._several) if "map" in self.axes else per_map
+        found = [MapBoxes.on_a(one, "input") for one in found] if on == "input" else self._on_photographs(found)
+        per_map: list[Any] = found if alone else _in_groups(found, len(found) // (len(self) * maps_per_sample(self)))
+        return _in_groups(per_map, maps_per_sample(self)) if "map" in self.axes else per_map
+
+    def _on_photographs(self, found: list[Any]) -> list[Any]:
+        """Boxes of all maps, in order, in pixels of the photographs."""
+        crops, each = self._known_crops(), len(found) // max(1, len(self))
+        return [MapBoxes.on_a(crops[place // each].to_image(one), "photograph") for place, one in enumerate(found)]
+
+    def _known_crops(self) -> tuple[Crop, ...]:
+        if self.crops is None:
+            raise InputError(
+                "Where the input lies on the photograph is not known: explain the photograph itself, by the explain of"
+                " l2caf.load(…) or of l2caf.Model(name, network, preprocess), or stay on the input."
+            )
+        return self.crops
 
     def __len__(self) -> int:
         return self.weights.shape[0]
@@ -179,7 +199,9 @@ class Heatmap:
     def __repr__(self) -> str:
         size = "×".join(map(str, self.size))
         samples = f"{len(self)} sample{'s' * (len(self) != 1)}"
-        several = f", {self._several} map{'s' * (self._several != 1)} each" if "map" in self.axes else ""
+        several = (
+            f", {maps_per_sample(self)} map{'s' * (maps_per_sample(self) != 1)} each" if "map" in self.axes else ""
+        )
         call = "" if self.call is None else f" (call {self.call})"
         outcomes = [str(one) for sample in range(len(self)) for one in self.solution.outcomes(sample)]
         counted = {word: outcomes.count(word) for word in dict.fromkeys(outcomes)}
@@ -198,7 +220,7 @@ class Heatmap:
 
         shown = self[:MOST_SHOWN]
         file = io.BytesIO()
-        cells = shown._cells(None, None, None, signed=False)
+        cells = cells_of(shown, None, None, None, signed=False)
         sheet_of(cells, legend=len(cells) > 1 or len(cells[0]) > 1).save(file, "PNG")
         return file.getvalue()
 
@@ -207,10 +229,9 @@ class Heatmap:
 
         It needs `crops`, which tell where the input lies on the photograph.
         """
-        if self.crops is None:
-            raise InputError("Where the input lies on the photograph is not known: make the heatmap with crops.")
-        self._check_flat()
-        one, crop = self._one(index, which, signed=signed), self.crops[index]
+        crops = self._known_crops()
+        check_flat(self)
+        one, crop = map_of(self, index, which, signed=signed), crops[index]
         laid = crop.lay(one.cpu().numpy(), input_size=(self.size[0], self.size[1]))
         return torch.from_numpy(laid).to(one.device)
 
@@ -222,6 +243,7 @@ class Heatmap:
         which: int | None = None,
         signed: bool = False,
         preprocess: Any = None,
+        boxes: Any = None,
         **style: Any,
     ) -> Image:
         """Draw one sample's map on what the network was shown: its photograph, volume (d, h, w) or signal.
@@ -233,15 +255,17 @@ class Heatmap:
         - `which` picks one of several maps; `signed` shows what speaks for and against in two colours.
         - `alpha`: how much of the picture the heat hides, 0 to 1; `cmap`: a colour map of matplotlib.
         - `contours`: outlines at these levels, True for 0.5; `box`: the box of the hottest region, True for a quarter
-          of the maximum; `boxes`: others, x0, y0, x1, y1 in pixels of the image.
+          of the maximum; `boxes`: others, x0, y0, x1, y1 in pixels of the image, or what `heatmap.boxes()` gave, which
+          is put where it belongs.
         - `width`: of the picture, in pixels.
         - `slice`, `spacing`, for a volume: one plane, 12 or ("y", 40), where the rule is three planes through the
           hottest place; how far apart its values are along z, y and x.
 
         Between the cells of the layer's grid, drawings are bicubic, within the map's own extremes; `maps` is linear.
         """
-        image = self._picture(image, index)
-        return self._heat(image, index, which, signed=signed, preprocess=preprocess).on(image, **style)
+        image = picture_of(self, image, index)
+        heat = heat_of(self, image, index, which, signed=signed, preprocess=preprocess)
+        return heat.on(image, **with_boxes(style, boxes_for(self, boxes, index, which)))
 
     def plot(
         self,
@@ -252,6 +276,7 @@ class Heatmap:
         which: int | None = None,
         signed: bool = False,
         preprocess: Any = None,
+        boxes: Any = None,
         **style: Any,
     ) -> Any:
         """Draw as `overlay` does on matplotlib's axes, in pixels of the image, and give the axes back.
@@ -261,8 +286,9 @@ class Heatmap:
         from .rendering.figures import figure
         from .rendering.vector import plot
 
-        image = self._picture(image, index)
-        heat = self._heat(image, index, which, signed=signed, preprocess=preprocess)
+        image = picture_of(self, image, index)
+        heat = heat_of(self, image, index, which, signed=signed, preprocess=preprocess)
+        style = with_boxes(style, boxes_for(self, boxes, index, which))
         return plot(heat, image, figure(4, 4).subplots() if ax is None else ax, **style)
 
     def save(
@@ -274,6 +300,7 @@ class Heatmap:
         which: int | None = None,
         signed: bool = False,
         preprocess: Any = None,
+        boxes: Any = None,
         dpi: float | None = None,
         legend: bool | None = None,
         **style: Any,
@@ -284,24 +311,27 @@ class Heatmap:
         photographs of its own, the maps are drawn alone. Several samples are drawn below one another, several maps of
         a sample side by side; `index` picks one sample, `which` one map. A .pdf or .svg is a figure with lines and
         letters, its photograph at `dpi` pixels per inch. `legend` says whether the colours are explained; by default
-        where there are two of them (`signed`), or several maps.
+        where there are two of them (`signed`), or several maps; `title` stands above them.
         """
         import numpy
 
         from .files import write_whole
         from .images import save_picture
         from .rendering.drawn import sheet_of
-        from .rendering.vector import DPI, SUFFIXES, save_figure
+        from .rendering.figure_file import DPI, SUFFIXES, save_figure
+        from .rendering.settings import check_flag
 
         path = _checked_path(path)
-        if path.suffix == ".npy":
+        if path.suffix.lower() == ".npy":
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
-        cells = self._cells(image, index, which, signed=signed, preprocess=preprocess)
+        check_flag(legend, "legend")
+        cells = cells_of(self, image, index, which, signed=signed, preprocess=preprocess, boxes=boxes)
         shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
         if path.suffix.lower() in SUFFIXES:
             return save_figure(cells, path, dpi=DPI if dpi is None else dpi, legend=shown, **style)
+        _check_ending(path)
         return save_picture(sheet_of(cells, legend=shown, **style), path, dpi=dpi)
 
     def grids(self, index: int, *, signed: bool = False) -> npt.NDArray[np.float32]:
@@ -310,94 +340,12 @@ class Heatmap:
         >>> Heatmap(torch.rand(2, 4, 4), (8, 8), "layer", "method").grids(0).shape
         (1, 4, 4)
         """
+        (index,) = chosen_samples([index], len(self))
         weights = self.weights[index].detach().float()
         shown = weights if signed else weights.clamp_min(0) if self.keeps_sign else weights.abs()
         shown = shown if "map" in self.axes else shown.unsqueeze(0)
         largest = shown.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
         return (shown / largest.reshape(-1, *[1] * (shown.ndim - 1))).cpu().numpy()
-
-    def _cells(
-        self, image: Any, index: int | None, which: int | None, *, signed: bool, preprocess: Any = None
-    ) -> list[list[Cell]]:
-        """What is drawn: a row per sample, a cell per map."""
-        from .rendering.drawn import Cell
-
-        samples = range(len(self)) if index is None else [index]
-        maps = range(self._several) if which is None else [which]
-        images = _one_each([self._photograph(one) for one in samples] if image is None else image, samples)
-        return [
-            [
-                Cell(
-                    self._title(sample, number) if len(maps) > 1 else "",
-                    self._heat(under, sample, self._named(number), signed=signed, preprocess=preprocess),
-                    under,
-                )
-                for number in maps
-            ]
-            for sample, under in zip(samples, images, strict=True)
-        ]
-
-    def _photograph(self, index: int) -> Image | None:
-        """The photograph that the heatmap has of a sample."""
-        (index,) = chosen_samples([index], len(self))
-        return None if self.crops is None else self.crops[index].photograph
-
-    def _picture(self, image: Any, index: int) -> Any:
-        """What is drawn on: what the caller gave, or the photograph that the heatmap has."""
-        kept = self._photograph(index) if image is None else image
-        if kept is None:
-            raise InputError("A picture of a map needs the image that it lies on: give one, or save the map alone.")
-        return kept
-
-    def _heat(self, image: Any, index: int, which: int | None, *, signed: bool, preprocess: Any = None) -> Heat:
-        """One map with all that is needed to draw it."""
-        from .images import as_photograph
-        from .preprocessing import crop_of
-        from .rendering.drawn import Heat
-        from .transforms import readable
-
-        fine = self._one(index, which, signed=signed)
-        if preprocess is not None and image is not None:
-            self._check_flat()
-            crop: Crop | None = crop_of(readable(preprocess), as_photograph(image))
-        else:
-            crop = self.crops[index] if self.crops is not None else None
-        grid = self.grids(index, signed=signed)[which or 0]
-        return Heat(grid, fine.detach().cpu().numpy(), signed, crop)
-
-    def _named(self, which: int) -> int | None:
-        """The place of a map among several; None of the only one."""
-        return None if "map" not in self.axes and which == 0 else which
-
-    def _check_flat(self) -> None:
-        if len(self.size) != 2 or "frame" in self.axes:
-            raise InputError(f"A map with the axes {', '.join(self.axes[1:])} lies on no photograph: leave this out.")
-
-    @property
-    def _several(self) -> int:
-        """How many maps each sample has."""
-        return self.weights.shape[1] if "map" in self.axes else 1
-
-    def _title(self, index: int, which: int) -> str:
-        """What one of several maps is called: by its class, or by its place."""
-        if self.classes is not None:
-            number = int(self.classes[index].reshape(-1)[which])
-            return self.class_names[number] if number < len(self.class_names) else f"class {number}"
-        return f"map {which}" if "map" in self.axes else ""
-
-    def _one(self, index: int, which: int | None, *, signed: bool) -> Tensor:
-        count = self._several
-        (index,) = chosen_samples([index], len(self))
-        if which is None and count > 1:
-            raise InputError(f"There are {count} maps per sample: choose one with which=0 to which={count - 1}.")
-        chosen = 0 if which is None else which
-        if isinstance(chosen, bool) or not isinstance(chosen, int):
-            raise InputError(f"which is {which!r}: give the place of a map, from 0 to {count - 1}.")
-        if not -count <= chosen < count:
-            words = "is 1 map" if count == 1 else f"are {count} maps"
-            raise InputError(f"There {words} per sample, so which must be below that, not {which}.")
-        one = (self.signed if signed else self.maps)[index]
-        return one[chosen] if "map" in self.axes else one
 
     def _resized(self, weights: Tensor) -> Tensor:
         """Interpolate linearly along one axis after the other, each a product with a small matrix; the last one last,
@@ -431,22 +379,20 @@ def _in_groups(listed: list[Any], size: int) -> list[Any]:
 def _checked_path(path: Any) -> Path:
     if isinstance(path, (str, Path)):
         return Path(path)
-    raise InputError(f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png'.")
-
-
-def _one_each(image: Any, samples: Sequence[int]) -> list[Any]:
-    """The picture of each sample: none at all, the one of the only sample, or one each; a path is opened."""
-    from .images import open_image
-
-    if image is None:
-        return [None] * len(samples)
-    listed = list(image) if isinstance(image, (list, tuple)) else [image]
-    if len(listed) == len(samples):
-        return [open_image(one) if isinstance(one, (str, Path)) else one for one in listed]
-    given = "1 photograph" if len(listed) == 1 else f"{len(listed)} photographs"
     raise InputError(
-        f"There are {len(samples)} samples and {given}: give a list of one per sample, or choose a sample with index=."
+        f"The file to save to is a {type(path).__name__}: give its path, such as 'where.png', or draw a picture with"
+        " overlay() and save that."
     )
+
+
+def _check_ending(path: Path) -> None:
+    """Refuse a name that ends in nothing that can be made, with all that can."""
+    from .images import WRITTEN
+    from .rendering.figure_file import SUFFIXES
+
+    if path.suffix.lower() not in WRITTEN:
+        known = ", ".join((*WRITTEN, *sorted(SUFFIXES)))
+        raise FileError(f"'{path}' names no picture format: end it in {known}, or .npy for numbers.")
 
 
 @lru_cache(maxsize=64)

@@ -17,6 +17,8 @@ SUFFIXES = frozenset(
     ".avif .bmp .gif .jfif .jp2 .jpe .jpeg .jpg .mpo .pbm .pgm .png .pnm .ppm .tga .tif .tiff .webp".split()
 )
 """What counts as a picture inside a folder; a file that is named outright may have any suffix."""
+WRITTEN = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+"""The endings of pictures that are written."""
 # Named, because Pillow also knows formats that run another program (EPS) or hold no pixels (HDF5, GRIB).
 _FORMATS = ["AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TGA", "TIFF", "WEBP"]
 _ORIENTATION = 0x0112
@@ -169,8 +171,8 @@ def _reason(error: Exception) -> str:
 def save_picture(picture: Image.Image, path: str | os.PathLike[str], *, dpi: float | None = None) -> Path:
     """Save a picture in the format that the suffix names, whole or not at all; `dpi` says how large it is in print."""
     path = Path(path)
-    if path.suffix.lower() not in {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif"}:
-        raise FileError(f"'{path}' names no picture format; end it in .png, .jpg or .webp.")
+    if path.suffix.lower() not in WRITTEN:
+        raise FileError(f"'{path}' names no picture format; end it in {', '.join(WRITTEN[:-1])} or {WRITTEN[-1]}.")
     if dpi is not None and (isinstance(dpi, bool) or not isinstance(dpi, int | float) or not 10 <= dpi <= 4800):
         raise InputError(f"The dpi is {dpi!r}; give pixels per inch, such as 300.", field="dpi")
     with write_whole(path) as temporary:

@@ -198,7 +198,8 @@ def chosen_samples(asked: Any, count: int) -> list[int]:
     for one in listed:
         if not -count <= one < count:
             # An IndexError too, since that is what ends a loop over what has no __iter__ of its own.
-            raise SampleError(f"There are {count} samples, so an index must be below that, not {one}.")
+            words = "is 1 sample" if count == 1 else f"are {count} samples"
+            raise SampleError(f"There {words}, so an index must be below that, not {one}.")
     return [one % count for one in listed]
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from l2caf.cli import main
 from l2caf.cli.app import COMMANDS
 
 NETS = """
@@ -27,21 +26,14 @@ TINY = ("--network", "nets.py:tiny", "--classifier")
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    (tmp_path / "nets.py").write_text(NETS)
-    (tmp_path / "photos").mkdir()
+@pytest.fixture(autouse=True)
+def photos(tmp_path: Path) -> Path:
+    """Three photographs."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
     for number, name in enumerate(("a.png", "b.png", "c.jpg")):
-        Image.effect_noise((48, 48), 40 + 10 * number).convert("RGB").save(tmp_path / "photos" / name)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+        Image.effect_noise((48, 48), 40 + 10 * number).convert("RGB").save(folder / name)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -56,12 +48,17 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
             "explain photos/a.png --view sideways",
             "--view: There is no view 'sideways': take one of crop, whole, squash",
         ),
-        ("explain photos/a.png --threshold 7", "--threshold: threshold is 7.0: give a number from 0"),
+        ("compare a.png --top 3", "There is no option --top. See 'l2caf compare --help'"),
+        ("explain photos/a.png --out where.xyz", "--out: 'where.xyz' cannot be made: end the name of the file in .png"),
+        ("explain photos/a.png --method l2caf --signed", "--signed: What speaks for and against is known of a class"),
+        ("explain photos/a.png --method l2caf-prediction --signed", "--signed: What speaks for and against"),
+        ("explain photos/a.png --threshold 7", "--threshold: threshold is 7.0: give a number from 0 to 1."),
         ("explain photos/a.png --alpha -1", "--alpha: The alpha is -1.0; choose one from 0"),
         ("explain photos/a.png --cmap turbu", "--cmap: There is no colour map 'turbu'; try turbo"),
         ("explain photos --out where.png", "--out: 'where.png' names one picture, and there are 3 photographs"),
-        ("explain photos/a.png --out where.pdf", "--out: 'where.pdf' cannot be made"),
+        ("explain photos/a.png --out where.tif", "--out: 'where.tif' cannot be made"),
         ("animate photos/a.png --out film.mp4", "--out: 'film.mp4' cannot be made: end the name of the file in .gif"),
+        ("sanity photos --out maps.xyz", "--out: 'maps.xyz' names a file, and this command writes several"),
         ("sanity photos --out maps.png", "--out: 'maps.png' names a file, and this command writes several"),
     ],
 )

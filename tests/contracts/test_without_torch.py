@@ -9,7 +9,7 @@ import sys
 
 import l2caf
 
-FLOOR = ("errors", "files", "progress", "table", "deadline", "boxes", "localization", "images", "preprocessing")
+FLOOR = ("errors", "files", "progress", "table", "deadline", "boxes", "localization", "images", "crop", "preprocessing")
 ROOMS = ("rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
     "solution",

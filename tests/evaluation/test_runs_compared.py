@@ -219,9 +219,9 @@ def test_two_runs_are_compared_image_by_image(made: Path, tmp_path: Path, capsys
     assert by_measure["gt_known"]["difference"] == expected.as_dict()
     assert by_measure["gt_known"]["significant"]
     assert (by_measure["gt_known"]["first"], by_measure["gt_known"]["second"]) == (100, 50)
-    assert set(by_measure) == {"loc_top1", "loc_top5", "gt_known", "pointing", "max_box_acc"}
+    assert set(by_measure) == {"loc_top1", "loc_top5", "gt_known", "pointing", "max_box_acc", "max_box_acc_v2"}
     assert run(["difference", str(tmp_path / "all"), str(tmp_path / "all")]) == 0
-    assert capsys.readouterr().out.count("not significantly different") == 10
+    assert capsys.readouterr().out.count("not significantly different") == 12
     assert run(["difference", str(tmp_path / "all"), str(tmp_path)]) == 2
     assert "holds no run of evaluate" in capsys.readouterr().err
 
@@ -232,4 +232,5 @@ def test_retrieval_runs_are_compared_by_their_neighbours(made: Path, tmp_path: P
     evaluated(made, tmp_path / "b", *given, "--distance", "euclidean")
     images, found = compared(*(MeasuredRun.read(tmp_path / name) for name in "ab"))
     assert images == COUNT
-    assert {one.measure for one in found} == {"r1", "r2", "r4", "r8", "loc", "gt_known", "pointing", "max_box_acc"}
+    maps = {"loc", "gt_known", "pointing", "max_box_acc", "max_box_acc_v2"}
+    assert {one.measure for one in found} == {"r1", "r2", "r4", "r8", *maps}

@@ -58,7 +58,7 @@ class TestOptions:
             ({"opacity": 0.5}, "no setting 'opacity'"),
             ({"alpha": "half"}, "The alpha is 'half'; choose one from 0"),
             ({"alpha": 2}, "The alpha is 2; choose one from 0"),
-            ({"cmap": 3}, "cmap is a int; give the name"),
+            ({"cmap": 3}, "cmap is a int; give a colour map"),
             ({"cmap": "viridsi"}, "try viridis"),
             ({"width": 0}, "cannot be 0 pixels wide"),
             ({"slice": 3}, "no setting 'slice'"),

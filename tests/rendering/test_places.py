@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 import l2caf
+from l2caf.drawings import title_of
 from l2caf.errors import InputError
 from l2caf.heatmap import Heatmap
 from l2caf.localization import boxes_of
@@ -249,5 +250,5 @@ def test_classes_are_called_by_their_names() -> None:
     photograph.paste("white", (10, 10, 30, 30))
     (heatmap,) = model.explain([photograph], objective=l2caf.ClassSpecific(classes=[0]), layer="0")
     assert heatmap.class_names == ("dark",)
-    assert heatmap._title(0, 0) == "dark"
-    assert replace(heatmap, class_names=())._title(0, 0) == "class 0"
+    assert title_of(heatmap, 0, 0) == "dark"
+    assert title_of(replace(heatmap, class_names=()), 0, 0) == "class 0"

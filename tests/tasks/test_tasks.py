@@ -94,9 +94,9 @@ class TestExplain:
         assert all(found.outcome == Outcome.EXACT for one in result.written for found in one.explained.maps)
         assert told[0] == (f"loading {choice.network}", 0, None)
         assert told[1:] == [("explaining", done, 6) for done in range(1, 7)]
-        assert whole_pictures(tmp_path / "out") == [f"{number}-l2caf.png" for number in range(5)]
+        assert whole_pictures(tmp_path / "out") == [f"{number}-l2caf-top2.png" for number in range(5)]
         document = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-        assert document["images"][0]["pictures"] == [str(tmp_path / "out" / "0-l2caf.png")]
+        assert document["images"][0]["pictures"] == [str(tmp_path / "out" / "0-l2caf-top2.png")]
         assert "error" not in document
 
     def test_cancelled_in_a_folder_all_that_was_told_is_there_and_whole(
@@ -250,7 +250,7 @@ def test_what_only_the_network_or_the_disk_can_tell(choice: NetworkChoice, photo
             explain_photographs(ExplainRequest([image], tmp_path / "out", chosen))
         assert found.value.field == field
     with pytest.raises(FileError) as refused:
-        explain_photographs(ExplainRequest([image], tmp_path / "nets.py", choice))
+        explain_photographs(ExplainRequest([image], tmp_path / "nets.py" / "below", choice))
     assert refused.value.field == "out"
     with pytest.raises(InputError) as among:
         explain_photographs(ExplainRequest([photos], photos, choice))

@@ -161,8 +161,10 @@ def _message(error: Any, given: list[str]) -> str:
     wrong = getattr(error, "option_name", "")
     known = sorted({word for word in _words(given).values() if word.startswith("-")})
     if wrong and wrong not in known:
-        near = get_close_matches(wrong, known, n=1)
-        return f"There is no option {wrong}" + (f": did you mean {near[0]}?" if near else ".")
+        # Without the dashes, which all of them have in common.
+        words = {word.lstrip("-"): word for word in known}
+        near = get_close_matches(wrong.lstrip("-"), words, n=1)
+        return f"There is no option {wrong}" + (f": did you mean {words[near[0]]}?" if near else ".")
     return str(error.format_message()).strip().replace("\n", " ")
 
 

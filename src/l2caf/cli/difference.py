@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..methods.table import METHODS
 from . import options, terminal
+
+if TYPE_CHECKING:
+    from ..evaluation.difference import Unshared
 
 
 def command(
@@ -19,7 +23,7 @@ def command(
     """Compare two runs of evaluate, image by image.
 
     Each measure of RUN less that of OTHER, on the images that both have, with paired 95 % bootstrap intervals:
-    what makes an image hard for both does not widen them.
+    what makes an image hard for both does not widen them. NMI is no mean over images, and is not compared.
 
     \b
     [bold]Examples[/bold]
@@ -48,4 +52,21 @@ def command(
     console.print(terminal.table(heads, rows, right=heads[2:5]))
     apart = f", {result.left_out} that only one has left out" if result.left_out else ""
     console.print(f"{result.images} images{apart}; per cent, with paired 95 % intervals", highlight=False)
+    for line in _unshared(result.unshared, titles):
+        console.print(line, highlight=False, markup=False)
     return 0
+
+
+def _unshared(found: Unshared, titles: Mapping[str, str]) -> Iterator[str]:
+    """What was not compared, and what is not the same, a line each."""
+    for place, run in enumerate(("RUN", "OTHER")):
+        names = [METHODS.title(name) for name in found.methods[place]]
+        names += [titles[name] for name in found.measures[place]]
+        if names:
+            yield f"only in {run}, and not compared: {', '.join(names)}"
+    for setting, (ours, theirs) in found.settings.items():
+        yield f"{setting.replace('_', ' ')} differs: {_word(ours)} in RUN, {_word(theirs)} in OTHER"
+
+
+def _word(value: Any) -> str:
+    return "the default" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)

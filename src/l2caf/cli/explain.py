@@ -52,7 +52,8 @@ def command(
         bool,
         typer.Option(
             "--signed",
-            help="Show what speaks for a class and what against it, in two colours.",
+            help="Show what speaks for a class and what against it, in two colours; for the best class where none is"
+            " named.",
             rich_help_panel=options.DRAW,
         ),
     ] = False,
@@ -129,6 +130,11 @@ def command(
     terminal.say_assumed(result.assumed)
     if result.written:
         terminal.made(result.page or result.written[0].pictures[0])
+    cut = [one.explained for one in result.written if one.explained.cut_off]
+    if cut and view == "crop":
+        least = min(cut, key=lambda one: one.seen or 0)
+        which = f"{least.file}" if len(cut) == 1 else f"{len(cut)} photographs, of {least.file} least"
+        terminal.say_note(f"only the centre of {which} was shown ({least.seen:.0%}); --view whole shows all of it.")
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:

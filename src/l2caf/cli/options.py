@@ -13,9 +13,6 @@ from ..methods.table import FILTERS, METHODS, SOLVERS
 from ..networks.catalogue import DEFAULT, forms
 
 VIEWS = ("crop", "whole", "squash")
-FILES = frozenset(
-    ".avif .bmp .csv .gif .html .jpeg .jpg .json .jsonl .mp4 .npy .pdf .png .svg .tif .tiff .txt .webp".split()
-)
 NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "What is written"
 
 
@@ -31,7 +28,9 @@ def _starting(words: Iterable[str]) -> Callable[[str], list[str]]:
 
 def _no_picture(out: Path) -> Path:
     """Refuse the name of a picture where several files are written: a folder of that name is meant by nobody."""
-    if out.suffix.lower() in FILES and not out.is_dir():
+    from ..tasks.outputs import looks_like_file
+
+    if looks_like_file(out):
         raise InputError(f"'{out}' names a file, and this command writes several: give a folder.", field="out")
     return out
 

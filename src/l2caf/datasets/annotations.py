@@ -142,7 +142,7 @@ def present(
     kept = tuple(sample for sample in samples if sample.path.name in folders[sample.path.parent])
     gone = [sample for sample in samples if sample.path.name not in folders[sample.path.parent]]
     if gone and (missing == "error" or not kept):
-        hint = ", or take only those that are there with missing='skip'" if kept else ""
+        hint = ", or remove them from that list (in Python, missing='skip' leaves them out)" if kept else ""
         raise DatasetError(
             f"{len(gone):,} of the {len(samples):,} images of '{listed_in}' are not on disk, "
             f"the first of them '{gone[0].path}'; unpack the images there{hint}."

@@ -67,8 +67,8 @@ def max_box_acc_v2(ious: ArrayLike) -> BoxAccuracy:
 
 def box_accuracy(ious: ArrayLike, *, needed: Sequence[float]) -> BoxAccuracy:
     """Compute the mean, over the demands on the IoU, of the share of hits at the best threshold."""
-    curves = _hits(ious, needed).mean(axis=0)
-    return BoxAccuracy(float(_best_share(curves[None])[0]), curves, tuple(curves.argmax(axis=1).tolist()))
+    curves = box_hits(ious, needed).mean(axis=0)
+    return BoxAccuracy(float(best_share(curves[None])[0]), curves, tuple(curves.argmax(axis=1).tolist()))
 
 
 def box_accuracy_interval(
@@ -80,7 +80,7 @@ def box_accuracy_interval(
     seed: int = 0,
 ) -> Interval:
     """Give the score with its interval; every draw of images chooses its threshold, as the score does."""
-    return interval_of(_best_share, _hits(ious, needed), resamples=resamples, level=level, seed=seed)
+    return interval_of(best_share, box_hits(ious, needed), resamples=resamples, level=level, seed=seed)
 
 
 def box_accuracy_difference(
@@ -93,7 +93,7 @@ def box_accuracy_difference(
     seed: int = 0,
 ) -> Interval:
     """Give the score of ours − that of theirs on the same images; each draw chooses both thresholds anew."""
-    first, second = _hits(ours, needed), _hits(theirs, needed)
+    first, second = box_hits(ours, needed), box_hits(theirs, needed)
     if first.shape != second.shape:
         raise InputError(
             f"IoUs of shapes {first.shape[::2]} and {second.shape[::2]} cannot be paired; "
@@ -101,13 +101,13 @@ def box_accuracy_difference(
         )
 
     def difference(means: Floats) -> Floats:
-        return _best_share(means[:, 0]) - _best_share(means[:, 1])
+        return best_share(means[:, 0]) - best_share(means[:, 1])
 
     both = np.stack([first, second], axis=1)
     return interval_of(difference, both, resamples=resamples, level=level, seed=seed)
 
 
-def _hits(ious: ArrayLike, needed: Sequence[float]) -> NDArray[np.bool_]:
+def box_hits(ious: ArrayLike, needed: Sequence[float]) -> NDArray[np.bool_]:
     """Tell for each image, demand and threshold (N, D, T) whether the box is good enough."""
     table = np.asarray(ious, np.float64)
     if table.ndim != 2 or 0 in table.shape:
@@ -117,6 +117,6 @@ def _hits(ious: ArrayLike, needed: Sequence[float]) -> NDArray[np.bool_]:
     return table[:, None, :] >= np.asarray(needed, np.float64)[:, None]
 
 
-def _best_share(shares: Floats) -> Floats:
+def best_share(shares: Floats) -> Floats:
     """From shares of hits (R, D, T) to scores (R,)."""
     return shares.max(axis=2).mean(axis=1)

@@ -73,7 +73,7 @@ class Localization(MapWork):
         maps = maps_of(heatmaps)
         rows = []
         for index, name in enumerate(batch.names):
-            overlaps = overlaps_of(maps[:, index], batch.boxes[index], self.thresholds)
+            overlaps = overlaps_of(maps[:, index], batch.boxes[index], self.thresholds, batch.crops[index])
             rows += [
                 Mapped(name, method, labels[index], tuple(top[index]), outcome_of(heatmap, index), overlap)
                 for method, heatmap, overlap in zip(self.methods, heatmaps, overlaps, strict=True)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..boxes import Boxes
 from ..localization import boxes_of, overlap_of
-from ..preprocessing import viewed
+from ..preprocessing import Crop, viewed
 from ..retrieval.embed import ImageVector
 from ..runs.rows import Row, Unusable
 from ..runs.work import Work
@@ -40,7 +40,8 @@ class MapOverlap:
     pointed         whether the maximum lies in a box
     foreground      the share of the image inside the boxes
     boxes           of the largest component at each threshold, x0, y0, x1, y1, half-open, in pixels of the input
-    truth           the boxes of the image, likewise
+    truth           the boxes of the image, likewise, as far as the network saw them
+    boxes_on_photograph, truth_on_photograph   the same in pixels of the upright photograph
     """
 
     iou: tuple[float, ...]
@@ -49,6 +50,8 @@ class MapOverlap:
     foreground: float
     boxes: tuple[tuple[int, ...], ...] = ()
     truth: tuple[tuple[float, ...], ...] = ()
+    boxes_on_photograph: tuple[tuple[float, ...], ...] = ()
+    truth_on_photograph: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Mapped:
         return row if self.overlap is None else {**row, **_listed(self.overlap)}
 
 
+BOXES = ("boxes", "truth", "boxes_on_photograph", "truth_on_photograph")
 Measurement = Unusable | ImageVector | Mapped
 
 
@@ -95,9 +99,10 @@ def row_of(row: Row) -> Measurement:
     top = row.get("top")
     overlap = None
     if "iou" in row:
-        boxes, truth = (tuple(map(tuple, row[key])) for key in ("boxes", "truth"))
+        # Older runs have fewer of them.
+        boxes: dict[str, Any] = {key: tuple(map(tuple, row.get(key, ()))) for key in BOXES}
         numbers = tuple(row["iou"]), tuple(row["best_iou"]), row["pointed"], row["foreground"]
-        overlap = MapOverlap(*numbers, boxes=boxes, truth=truth)
+        overlap = MapOverlap(*numbers, **boxes)
     return Mapped(
         row["image"], row["method"], row.get("label"), None if top is None else tuple(top), row.get("outcome"), overlap
     )
@@ -119,15 +124,21 @@ def seen_through(model: Model, view: str) -> Prepares:
     return model.preprocess if view == "crop" else viewed(model.preprocess, view)
 
 
-def overlaps_of(maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[float]) -> list[MapOverlap | None]:
-    """How the maps (methods, H, W) of one image meet its boxes (n, 4), per method; None where it has no box."""
+def overlaps_of(
+    maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[float], crop: Crop | None = None
+) -> list[MapOverlap | None]:
+    """How the maps (methods, H, W) of one image meet its boxes (n, 4), per method; None where it has no box.
+
+    crop   where the input lies on the photograph
+    """
     if not len(boxes):
         return [None for _ in maps]
     overlap = overlap_of(maps, boxes, thresholds=thresholds)
     height, width = maps.shape[-2:]
     foreground = round(foreground_ratio(boxes, width=width, height=height), DIGITS)
     found = boxes_of(maps, thresholds)
-    truth = tuple(tuple(round(float(edge), 2) for edge in box) for box in boxes)
+    truth = _edges(boxes)
+    truth_there = () if crop is None else _edges(crop.to_image(boxes))
     return [
         MapOverlap(
             _rounded(overlap.largest[number]),
@@ -136,6 +147,8 @@ def overlaps_of(maps: NDArray[np.float32], boxes: Boxes, thresholds: Sequence[fl
             foreground,
             tuple(map(tuple, found[number].tolist())),
             truth,
+            () if crop is None else _there(found[number], crop),
+            truth_there,
         )
         for number, heat in enumerate(maps)
     ]
@@ -154,9 +167,19 @@ def outcome_of(heatmap: Heatmap, index: int) -> str | None:
     return None if heatmap.solution.is_formula else str(heatmap.solution.outcome[index])
 
 
+def _edges(boxes: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(round(float(edge), 2) for edge in box) for box in boxes)
+
+
+def _there(boxes: NDArray[np.int64], crop: Crop) -> tuple[tuple[float, ...], ...]:
+    """Boxes of the input on the photograph; that of a map that shows nothing stays 0, 0, 0, 0."""
+    return _edges(np.where(boxes.any(axis=1, keepdims=True), crop.to_image(boxes), 0.0))
+
+
 def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(round(float(value), DIGITS) for value in values)
 
 
 def _listed(overlap: MapOverlap) -> Row:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(overlap).items()}
+    known = {key: value for key, value in asdict(overlap).items() if value != () or key in ("boxes", "truth")}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in known.items()}

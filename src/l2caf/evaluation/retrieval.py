@@ -100,7 +100,7 @@ class Retrieval(MapWork):
                 continue
             embedding = tuple(float(f"{value:.{SIGNIFICANT}g}") for value in vectors[index].tolist())
             rows.append(ImageVector(name, label, embedding))
-            overlaps = overlaps_of(maps[:, index], batch.boxes[index], self.thresholds)
+            overlaps = overlaps_of(maps[:, index], batch.boxes[index], self.thresholds, batch.crops[index])
             rows += [
                 Mapped(name, method, outcome=outcome_of(heatmap, index), overlap=overlap)
                 for method, heatmap, overlap in zip(self.methods, heatmaps, overlaps, strict=True)

@@ -21,6 +21,7 @@ from ..preprocessing import Input, Prepared, Preprocess, Preprocessing, WholePre
 from ..recorder import Recording, record
 from ..recording.borrow import unwrap
 from ..recording.inputs import Select
+from ..transforms import readable
 from .class_names import Prediction, class_index, class_name, prediction_of, predictions
 from .classifier import without_classifier
 from .identity import code_of, construction_of, hash_of, own_code_of, preprocessing_of, weights_of
@@ -34,7 +35,8 @@ class Model:
     """A network, ready to run.
 
     network      in eval mode, on `device`
-    preprocess   PIL image -> float tensor (3, H, W); `preprocess.view(image)` is the picture of what it sees
+    preprocess   PIL image -> float tensor (3, H, W); `preprocess.view(image)` is the picture of what it sees. Any
+                 function will do; a Compose of torchvision is read, so that maps can be placed on the photograph
     class_names  one short name per class, in the order of the outputs; empty where they are unknown
     source       where the network and its weights came from, in words
     embedding    whether the output is a place among other pictures, and no row of class scores
@@ -51,9 +53,9 @@ class Model:
     """
 
     name: str
-    network: nn.Module
+    network: nn.Module = field(repr=False)
     preprocess: Preprocess
-    class_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = field(default=(), repr=False)
     source: str = ""
     embedding: bool = False
     normalized: bool = True
@@ -62,6 +64,15 @@ class Model:
     built_by: object = field(default=None, repr=False)
     compares: str = ""
     assumed: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.network, nn.Module) or not callable(self.preprocess):
+            raise InputError(
+                f"A model is made of a torch.nn.Module and of what prepares its photographs, not of a"
+                f" {type(self.network).__name__} and a {type(self.preprocess).__name__}: give Model(name, network,"
+                " preprocess)."
+            )
+        object.__setattr__(self, "preprocess", readable(self.preprocess))
 
     @property
     def input_size(self) -> tuple[int, int] | None:

@@ -147,7 +147,9 @@ def _indices(classes: Any) -> tuple[list[int], bool]:
             raise TypeError
         return [operator.index(index) for index in listed], several
     except TypeError as error:
-        raise ClassError(f"{classes!r} names no class: give a whole number, or a list of them.") from error
+        raise ClassError(
+            f"{classes!r} names no class: give a whole number, as model.class_index(name) finds it, or a list."
+        ) from error
 
 
 def _centred(chosen: Tensor, scores: Tensor) -> Tensor:

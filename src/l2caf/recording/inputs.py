@@ -253,6 +253,8 @@ def _choose(returned: Any, select: Select) -> Any:
             field="output",
         )
     try:
+        if isinstance(returned, Tensor) and isinstance(select, str):  # torch would warn before it refuses
+            raise KeyError(select)
         return select(returned) if callable(select) else returned[select]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise OutputError(

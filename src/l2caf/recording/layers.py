@@ -401,8 +401,9 @@ class _Finder:
 
     def _why_not(self, name: str) -> str:
         usable = list(dict.fromkeys(one.name for one in self.survey.seen))
-        near = difflib.get_close_matches(name, usable, n=3, cutoff=0.3) or usable[-3:]
+        near = usable[-3:]  # of a layer that there is, those before it; a name like its own says nothing
         if name not in dict(self.network.named_modules()):
+            near = difflib.get_close_matches(name, usable, n=3, cutoff=0.3) or near
             fault = f"There is no layer {name!r}"
         elif name not in self.survey.calls:
             fault = f"Layer {name!r} is not called when the network runs"

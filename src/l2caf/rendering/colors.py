@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,10 @@ from PIL import Image
 
 from ..errors import InputError
 
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
+
+Cmap: TypeAlias = "str | Colormap"
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
@@ -41,9 +46,9 @@ def checked_heat(heat: npt.ArrayLike, *, signed: bool, ndim: int = 2) -> Floats:
     return values.clip(-1 if signed else 0, 1)
 
 
-def colors_of(heat: Floats, *, signed: bool, cmap: str | None = None) -> Bytes:
+def colors_of(heat: Floats, *, signed: bool, cmap: Cmap | None = None) -> Bytes:
     """Colours (..., 3) of checked heat; signed heat has 0 in the middle of the colour map."""
-    table = _two_colors() if signed and cmap is None else _table(cmap or UNSIGNED)
+    table = _two_colors() if signed and cmap is None else _table(UNSIGNED if cmap is None else cmap)
     position = (heat + 1) / 2 if signed else heat
     # Rounded to the nearest of 256 entries while still float: a cast alone would wrap at 256.
     return table[np.rint(position * 255).clip(0, 255).astype(np.intp)]
@@ -62,14 +67,26 @@ def _two_colors() -> Bytes:
     return np.rint(np.concatenate(halves)).astype(np.uint8)
 
 
+def _table(cmap: Cmap) -> Bytes:
+    if isinstance(cmap, str):
+        return _named(cmap)
+    from matplotlib.colors import Colormap
+
+    if not isinstance(cmap, Colormap):
+        raise InputError(
+            f"cmap is a {type(cmap).__name__}; give a colour map of matplotlib, or its name, such as 'viridis'.",
+            field="cmap",
+        )
+    if cmap.name == UNSIGNED:  # plt.get_cmap("turbo") is the same as "turbo"
+        return _named(UNSIGNED)
+    own: Bytes = cmap(np.linspace(0, 1, 256), bytes=True)[:, :3]
+    return own
+
+
 @lru_cache(maxsize=16)
-def _table(name: str) -> Bytes:
+def _named(name: str) -> Bytes:
     import matplotlib
 
-    if not isinstance(name, str):
-        raise InputError(
-            f"cmap is a {type(name).__name__}; give the name of a colour map, such as 'viridis'.", field="cmap"
-        )
     if name not in matplotlib.colormaps:
         near = get_close_matches(name, list(matplotlib.colormaps), n=3) or ["turbo", "viridis", "inferno"]
         raise InputError(f"There is no colour map '{name}'; try {', '.join(near)}.", field="cmap")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,15 +13,16 @@ from PIL import Image
 
 from ..errors import InputError
 from ..preprocessing import Crop
-from .colors import Floats, resized
+from .colors import Cmap, Floats, resized
 from .grid import grid
 from .legend import legend as colours
 from .legend import with_legend
-from .marks import Box
-from .overlay import Picture, as_rgb, colorize, overlay
+from .marks import Box, draw_boxes, draw_contours
+from .overlay import Picture, as_rgb, colorize, contour_levels, overlay
 from .placing import placed
+from .settings import at_width, box_level, check_options, listed_boxes
 from .signals import planes_picture, signal_picture
-from .style import BOX_LEVEL, box_of
+from .style import box_of
 
 Slice = int | tuple[str, int]
 OPTIONS = {
@@ -30,6 +31,7 @@ OPTIONS = {
     3: ("alpha", "cmap", "contours", "slice", "spacing"),
 }
 """What may be said about the drawing of a map, by its number of axes."""
+ALONE = ("cmap", "contours", "box", "boxes", "width")
 
 
 @dataclass(frozen=True)
@@ -69,61 +71,90 @@ class Heat:
             )
         return shown
 
-    def alone(self, *, cmap: str | None = None, **options: Any) -> Image.Image:
+    def alone(
+        self, *, cmap: Cmap | None = None, contours: Any = False, width: int | None = None, **options: Any
+    ) -> Image.Image:
         """Draw it without what the network was shown, as plain colours at the size of the input."""
-        check_options(options, ("cmap",))
         if self.fine.ndim != 2:
             raise InputError(
                 "A map of a volume or a signal is drawn on it: give save(path, volume), or save the numbers as .npy."
             )
-        return colorize(self.grid, signed=self.signed, cmap=cmap, size=(self.fine.shape[1], self.fine.shape[0]))
+        if "alpha" in options:
+            raise InputError("alpha lets a picture show through the map: give the picture too.", field="alpha")
+        check_options(options, ALONE)
+        height, across = self.fine.shape
+        laid = self.laid(np.zeros((height, across), np.uint8), width=width)
+        size = (laid.under.shape[1], laid.under.shape[0])
+        drawn = colorize(self.grid, signed=self.signed, cmap=cmap, size=size)
+        drawn = draw_contours(drawn, np.abs(laid.heat), contour_levels(contours))
+        return draw_boxes(drawn, self.marked(laid, **options))
 
-    def laid(self, picture: Picture) -> Laid:
-        """Bring it to a photograph, or to what the network saw of it."""
-        under = as_rgb(picture)
+    def laid(self, picture: Picture, *, width: int | None = None) -> Laid:
+        """Bring it to a photograph, or to what the network saw of it, at another width where one is given."""
+        under = as_rgb(at_width(picture, width))
         size = under.shape[:2]
+        zoom = 1.0 if width is None else width / as_rgb(picture).shape[1]
         shown: tuple[int, int] = self.fine.shape
         where = placed((size[0], size[1]), input_size=shown, crop=self.crop)
         if where is None:
             heat = resized(self.grid, (size[1], size[0]))
-            return Laid(under, heat, None, (size[1] / shown[1], size[0] / shown[0]))
-        return Laid(under, where.lay(self.grid, input_size=shown, smooth=True), where)
+            return Laid(under, heat, None, (size[1] / shown[1], size[0] / shown[0]), zoom)
+        return Laid(under, where.lay(self.grid, input_size=shown, smooth=True), where, zoom=zoom)
 
-    def box(self, laid: Laid, level: float) -> list[Box]:
-        """The box around the hottest region, in pixels of the picture; none where the map shows nothing."""
-        found = box_of(self.fine, level=level)
-        if found is None:
-            return []
-        if laid.crop is not None:
-            x0, y0, x1, y1 = laid.crop.to_image([found])[0].tolist()
-        else:
-            x0, x1 = (edge * laid.scale[0] for edge in found[::2])
-            y0, y1 = (edge * laid.scale[1] for edge in found[1::2])
-        return [Box(x0, y0, x1, y1)] if round(x1) > round(x0) and round(y1) > round(y0) else []
+    def marked(self, laid: Laid, *, box: Any = None, boxes: Any = None) -> list[Box | Sequence[float]]:
+        """The boxes that are drawn, in pixels of the picture: that of the hottest region, and those that were given."""
+        level = box_level(box)
+        found = None if level is None else box_of(self.fine, level=level)
+        own = [] if found is None else _shown([laid.of_input(found)])
+        return [*own, *(one for given in listed_boxes(boxes) for one in self._placed(laid, given))]
+
+    def _placed(self, laid: Laid, box: Any) -> list[Any]:
+        """A box in pixels of the picture; one that says what it is measured on comes from there."""
+        on = getattr(box, "on", None)
+        if on == "input":
+            return _shown([laid.of_input(box)])
+        if on == "photograph" and self.crop is not None:
+            if laid.crop is None:  # drawn on what the network saw
+                return _shown([laid.of_input(self.crop.to_input([box])[0])])
+            height, width = self.crop.image_size
+            down, across = laid.under.shape[0] / height, laid.under.shape[1] / width
+            return _shown([np.asarray(box) * [across, down, across, down]])
+        return [box] if laid.zoom == 1 else [(*(edge * laid.zoom for edge in box[:4]), *box[4:])]
 
     def _on_photograph(
         self,
         picture: Picture,
         *,
-        box: bool | float = False,
-        boxes: Iterable[Box | Sequence[float]] = (),
+        box: Any = None,
+        boxes: Any = None,
         width: int | None = None,
         **options: Any,
     ) -> Image.Image:
-        boxes = grown(boxes, picture, width)
-        laid = self.laid(at_width(picture, width))
-        own = self.box(laid, BOX_LEVEL if box is True else float(box)) if box is not False else []
-        return overlay(laid.under, laid.heat, signed=self.signed, boxes=[*own, *boxes], seen=laid.seen, **options)
+        laid = self.laid(picture, width=width)
+        marks = self.marked(laid, box=box, boxes=boxes)
+        return overlay(laid.under, laid.heat, signed=self.signed, boxes=marks, seen=laid.seen, **options)
 
 
 @dataclass(frozen=True)
 class Laid:
-    """Heat as large as the picture under it; `crop` says what of the picture the network saw, None for all."""
+    """Heat as large as the picture under it; `crop` says what of the picture the network saw, None for all.
+
+    scale   pixels of the picture per pixel of the input, across and down, where the picture is what the network saw
+    zoom    pixels of the picture per pixel of the one that was given
+    """
 
     under: npt.NDArray[np.uint8]
     heat: Floats
     crop: Crop | None
     scale: tuple[float, float] = (1.0, 1.0)
+    zoom: float = 1.0
+
+    def of_input(self, box: Any) -> npt.NDArray[np.float64]:
+        """A box in pixels of the network's input, in pixels of the picture."""
+        if self.crop is not None:
+            placed: npt.NDArray[np.float64] = self.crop.to_image([box])[0]
+            return placed
+        return np.asarray(box, np.float64) * [*self.scale, *self.scale]
 
     @property
     def seen(self) -> tuple[int, int, int, int] | None:
@@ -136,21 +167,36 @@ class Laid:
 
 
 class Cell(NamedTuple):
-    """A map among others: its title, and the picture that it lies on; None for the map alone."""
+    """A map among others: its title, and the picture that it lies on, None for the map alone.
+
+    heat   None for a picture without a map, which figures have
+    own    settings of this one alone
+    """
 
     title: str
-    heat: Heat
+    heat: Heat | None
     picture: Any
+    own: Mapping[str, Any] = MappingProxyType({})
+
+    def drawn(self, **options: Any) -> Image.Image:
+        if self.heat is None:
+            return Image.fromarray(as_rgb(self.picture))
+        return self.heat.on(self.picture, **self.settings(options))
+
+    def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of all cells, and its own."""
+        return {**options, **self.own}
 
 
 HIGHEST = 360  # pixels of a sample's picture among others
 
 
-def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, **options: Any) -> Image.Image:
+def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, title: str = "", **options: Any) -> Image.Image:
     """One map as it is, or several side by side, a row per sample; under them what the colours mean."""
-    pictures = [[cell.heat.on(cell.picture, **options) for cell in row] for row in rows]
-    first, signed, cmap = pictures[0][0], rows[0][0].heat.signed, options.get("cmap")
-    if len(rows) == len(rows[0]) == 1:
+    pictures = [[cell.drawn(**options) for cell in row] for row in rows]
+    first, cmap = pictures[0][0], options.get("cmap")
+    signed = any(cell.heat is not None and cell.heat.signed for row in rows for cell in row)
+    if len(rows) == len(rows[0]) == 1 and not title:
         return with_legend(first, signed=signed, cmap=cmap) if legend else first
     height = min(first.height, HIGHEST) if len(rows) > 1 else first.height
     titles = [[cell.title for cell in row] for row in rows]
@@ -158,36 +204,16 @@ def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, **options: Any) ->
         pictures,
         titles=titles if any(map(any, titles)) else None,
         row_labels=[f"sample {number}" for number in range(len(rows))] if len(rows) > 1 else None,
+        heading=str(title),
         cell_height=height,
         legend=colours(signed=signed, cmap=cmap, size=max(11, height // 20)) if legend else None,
     )
 
 
-def check_options(given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Refuse a setting of drawings that there is not, a misspelt one for instance, with what there is."""
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"take {', '.join(known)}."
-            raise InputError(f"A drawing of this map has no setting {name!r}: {hint}", field=name)
-
-
-def at_width(picture: Picture, width: int | None) -> Picture:
-    """A picture at another width, in its own proportions."""
-    if width is None:
-        return picture
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-        raise InputError(f"A picture cannot be {width!r} pixels wide: give a whole number above 0.")
-    given = Image.fromarray(as_rgb(picture))
-    return given.resize((width, max(1, round(given.height * width / given.width))), Image.Resampling.LANCZOS)
-
-
-def grown(boxes: Iterable[Box | Sequence[float]], picture: Picture, width: int | None) -> list[Box | Sequence[float]]:
-    """Boxes on a picture that is brought to another width."""
-    if width is None:
-        return [*boxes]
-    scale = width / as_rgb(picture).shape[1]
-    return [(*(edge * scale for edge in box[:4]), *box[4:]) for box in boxes]
+def _shown(boxes: Iterable[npt.NDArray[np.float64]]) -> list[Box]:
+    """The boxes of which a pixel is left on the picture."""
+    edges = [Box(*box.tolist()) for box in boxes]
+    return [box for box in edges if round(box.x1) > round(box.x0) and round(box.y1) > round(box.y0)]
 
 
 def _numbers(values: Any) -> npt.NDArray[np.float32]:

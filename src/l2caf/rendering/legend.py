@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image, ImageDraw
 
-from .colors import Bytes, colors_of
+from .colors import Bytes, Cmap, colors_of
 from .marks import font
 from .overlay import ramp
 
 FAINT = "#5f6368"
 
 
-def legend(*, signed: bool, cmap: str | None = None, size: int = 13) -> Image.Image:
+def legend(*, signed: bool, cmap: Cmap | None = None, size: int = 13) -> Image.Image:
     """A strip of the colours between two words, in letters of so many pixels.
 
     >>> legend(signed=True).height
@@ -31,7 +31,7 @@ def legend(*, signed: bool, cmap: str | None = None, size: int = 13) -> Image.Im
     return made
 
 
-def with_legend(picture: Image.Image, *, signed: bool, cmap: str | None = None) -> Image.Image:
+def with_legend(picture: Image.Image, *, signed: bool, cmap: Cmap | None = None) -> Image.Image:
     """A picture with the legend in a white margin below it."""
     strip = legend(signed=signed, cmap=cmap, size=max(9, min(20, picture.width // 28)))
     margin = max(4, strip.height // 3)
@@ -45,12 +45,12 @@ def with_legend(picture: Image.Image, *, signed: bool, cmap: str | None = None) 
     return sheet
 
 
-def shown_colors(length: int, *, signed: bool, cmap: str | None) -> Bytes:
+def shown_colors(length: int, *, signed: bool, cmap: Cmap | None) -> Bytes:
     """So many colours from the least heat to the greatest, (length, 3); they fade towards 0 as on a picture."""
     heat = np.linspace(-1 if signed else 0, 1, length, dtype=np.float32)
     shown = ramp(np.abs(heat))[:, None]
     return np.rint(255 * (1 - shown) + colors_of(heat, signed=signed, cmap=cmap) * shown).astype(np.uint8)
 
 
-def _strip(width: int, height: int, *, signed: bool, cmap: str | None) -> Image.Image:
+def _strip(width: int, height: int, *, signed: bool, cmap: Cmap | None) -> Image.Image:
     return Image.fromarray(np.repeat(shown_colors(width, signed=signed, cmap=cmap)[None], height, axis=0))

@@ -31,14 +31,17 @@ class Box(NamedTuple):
 
 
 def draw_boxes(picture: Image.Image, boxes: Iterable[Box | Sequence[float]]) -> Image.Image:
-    """Draw each box by a line that lies inside it, between two dark rims; what is outside the picture is cut off."""
+    """Draw each box by a line that lies inside it, between two dark rims; what is outside the picture is cut off.
+
+    The lines of a box that ends with the picture move in by the rim: a white line would vanish into a white page.
+    """
     picture = picture.copy()
     draw = ImageDraw.Draw(picture)
     width = line_width(picture.size)
     for number, given in enumerate(boxes):
         box = checked_box(given, picture.size)
         color = _color(box.color or PALETTE[number % len(PALETTE)])
-        x0, y0, x1, y1 = (round(edge) for edge in box[:4])
+        x0, y0, x1, y1 = _with_rim((round(edge) for edge in box[:4]), picture.size)
         # Pillow's rectangles include their last pixel, our boxes do not.
         draw.rectangle((x0 - 1, y0 - 1, x1, y1), outline=RIM, width=1)
         draw.rectangle((x0, y0, x1 - 1, y1 - 1), outline=color, width=width)
@@ -50,11 +53,20 @@ def draw_boxes(picture: Image.Image, boxes: Iterable[Box | Sequence[float]]) -> 
     return picture
 
 
+def _with_rim(edges: Iterable[int], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """A box whose outer rim lies on the picture, where it ends with the picture and leaves room for it."""
+    x0, y0, x1, y1 = edges
+    if x1 - x0 > 2 and y1 - y0 > 2:
+        x0, y0 = x0 + (x0 == 0), y0 + (y0 == 0)
+        x1, y1 = x1 - (x1 == size[0]), y1 - (y1 == size[1])
+    return x0, y0, x1, y1
+
+
 def draw_contours(picture: Image.Image, heat: Floats, levels: Sequence[float]) -> Image.Image:
     """Draw the outlines of `heat` (as large as the picture) at each level: white, with a dark rim."""
     from skimage.measure import find_contours
 
-    if min(heat.shape) < 2:  # a line of pixels has no outline
+    if not levels or min(heat.shape) < 2:  # a line of pixels has no outline
         return picture
     # Drawn larger and scaled down, which smooths the lines; less so on pictures that are large already.
     scale = 4 if picture.width * picture.height <= 2_000_000 else 1
@@ -83,6 +95,8 @@ def checked_box(given: Box | Sequence[float], size: tuple[int, int]) -> Box:
     if not 4 <= len(given) <= 6:
         raise InputError(f"{tuple(given)} is no box; give x0, y0, x1, y1.")
     box = Box(*given)
+    if not all(np.isscalar(edge) and not isinstance(edge, str) for edge in box[:4]):
+        raise InputError(f"{tuple(given)} is no box; give x0, y0, x1, y1 as numbers.")
     if not np.isfinite(box[:4]).all():
         raise InputError(f"The box {box[:4]} holds NaN or infinite edges; leave it out.")
     if round(box.x1) <= round(box.x0) or round(box.y1) <= round(box.y0):

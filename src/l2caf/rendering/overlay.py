@@ -11,7 +11,7 @@ from PIL import Image
 
 from ..errors import InputError
 from ..images import as_photograph
-from .colors import Bytes, Floats, checked_heat, colors_of, resized
+from .colors import Bytes, Cmap, Floats, checked_heat, colors_of, resized
 from .marks import Box, draw_boxes, draw_contours
 
 ALPHA = 0.65  # at the hottest spot what lies under it can still be told
@@ -23,9 +23,9 @@ def overlay(
     heat: npt.ArrayLike,
     *,
     signed: bool = False,
-    cmap: str | None = None,
+    cmap: Cmap | None = None,
     alpha: float = ALPHA,
-    contours: bool | Sequence[float] = False,
+    contours: bool | float | Sequence[float] | None = False,
     boxes: Iterable[Box | Sequence[float]] = (),
     seen: tuple[int, int, int, int] | None = None,
 ) -> Image.Image:
@@ -50,9 +50,7 @@ def overlay(
     picture = Image.fromarray(_blend(under, values, signed=signed, cmap=cmap, alpha=alpha))
     if seen is not None:
         picture = _pale_outside(picture, seen)
-    levels = contour_levels(contours)
-    if levels:
-        picture = draw_contours(picture, np.abs(values) if signed else values, levels)
+    picture = draw_contours(picture, np.abs(values), contour_levels(contours))
     return draw_boxes(picture, boxes)
 
 
@@ -60,7 +58,7 @@ def colorize(
     heat: npt.ArrayLike,
     *,
     signed: bool = False,
-    cmap: str | None = None,
+    cmap: Cmap | None = None,
     size: tuple[int, int] | None = None,
 ) -> Image.Image:
     """Heat (h, w) as plain colours, at its own size or at `size` (width, height).
@@ -98,7 +96,7 @@ def as_rgb(image: Picture) -> Bytes:
     return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else pixels[:, :, :3]
 
 
-def _blend(under: Bytes, heat: Floats, *, signed: bool, cmap: str | None, alpha: float) -> Bytes:
+def _blend(under: Bytes, heat: Floats, *, signed: bool, cmap: Cmap | None, alpha: float) -> Bytes:
     hides = alpha * ramp(np.abs(heat))[:, :, None]
     colours = colors_of(heat, signed=signed, cmap=cmap)
     mixed = under * (1 - hides) + colours * hides
@@ -122,11 +120,20 @@ def ramp(heat: Floats) -> Floats:
     return 1 - (1 - heat) ** 2
 
 
-def contour_levels(contours: bool | Sequence[float]) -> tuple[float, ...]:
-    """The levels at which outlines are drawn."""
-    if isinstance(contours, bool):
+def contour_levels(contours: bool | float | Sequence[float] | None) -> tuple[float, ...]:
+    """The levels at which outlines are drawn.
+
+    >>> contour_levels(True), contour_levels(0.3), contour_levels(None)
+    ((0.5,), (0.3,), ())
+    """
+    if contours is None or isinstance(contours, bool):
         return (0.5,) if contours else ()
-    levels = tuple(float(level) for level in contours)
+    try:
+        levels = tuple(float(level) for level in np.atleast_1d(contours))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"contours is {contours!r}: give True, or levels between 0 and 1.", field="contours"
+        ) from error
     if any(not 0 < level < 1 for level in levels):
-        raise InputError(f"Contours were asked for at {levels}; choose levels between 0 and 1.")
+        raise InputError(f"Contours were asked for at {levels}; choose levels between 0 and 1.", field="contours")
     return levels

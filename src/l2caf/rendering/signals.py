@@ -10,7 +10,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from ..errors import InputError
-from .colors import Floats, checked_heat, colors_of, resized
+from .colors import Cmap, Floats, checked_heat, colors_of, resized
 from .figures import as_picture, bare_figure
 from .grid import grid
 from .overlay import ALPHA, overlay
@@ -23,7 +23,7 @@ def signal_picture(
     heat: npt.ArrayLike,
     *,
     signed: bool = False,
-    cmap: str | None = None,
+    cmap: Cmap | None = None,
     size: tuple[int, int] = (800, 260),
 ) -> Image.Image:
     """Draw a signal (n,) or (channels, n) as lines, before a background in the colours of its heat (m,).
@@ -59,9 +59,9 @@ def planes_picture(
     *,
     plane: int | tuple[str, int] | None = None,
     signed: bool = False,
-    cmap: str | None = None,
+    cmap: Cmap | None = None,
     alpha: float = ALPHA,
-    contours: bool | Sequence[float] = False,
+    contours: bool | float | Sequence[float] | None = False,
     spacing: Sequence[float] = (1.0, 1.0, 1.0),
     cell_height: int = 320,
 ) -> Image.Image:
@@ -95,7 +95,7 @@ def volume_picture(
     *,
     slices: int = 8,
     signed: bool = False,
-    cmap: str | None = None,
+    cmap: Cmap | None = None,
     cell_height: int = 160,
 ) -> Image.Image:
     """Show evenly spaced slices of a volume (d, h, w) along its first axis, each under its own heat.

@@ -14,9 +14,8 @@ from .colors import colors_of
 from .legend import legend
 from .marks import Box, fitted, font
 from .overlay import ALPHA, check_alpha, overlay
+from .settings import BOX_LEVEL
 
-BOX_LEVEL = 0.25  # of the greatest heat: what is above belongs to the object
-MOST = 0.99  # of the greatest heat: nothing is above all of it
 FAINT_SHARE = 0.4  # of the opacity, for a class that the network hardly sees
 
 
@@ -40,8 +39,8 @@ class Style:
     def check(self) -> None:
         """Say at once, not after the work, that there is no such colour map, opacity or threshold."""
         check_alpha(self.alpha)
-        if not 0 <= self.threshold <= MOST:
-            raise InputError(f"threshold is {self.threshold}: give a number from 0 to {MOST:g}.", field="threshold")
+        if not 0 <= self.threshold <= 1:
+            raise InputError(f"threshold is {self.threshold}: give a number from 0 to 1.", field="threshold")
         colors_of(np.zeros((1, 1), np.float32), signed=self.signed, cmap=self.cmap)
 
     def draw(

@@ -1,26 +1,21 @@
-"""Maps on matplotlib's axes, and as figures for papers: outlines, boxes and letters stay lines and letters."""
+"""Maps on matplotlib's axes: outlines and boxes stay lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
-from ..files import printable, write_whole
-from .drawn import Cell, Heat, at_width, check_options, grown
-from .figures import INK, figure
+from ..files import printable
+from .colors import Cmap
+from .drawn import Heat
+from .figures import INK
 from .legend import shown_colors
-from .marks import PALETTE, RIM, Box, checked_box
-from .overlay import ALPHA, Picture, as_rgb, contour_levels, overlay
-from .style import BOX_LEVEL
-
-SUFFIXES = frozenset({".pdf", ".svg"})
-DPI = 200  # pixels of the photograph per inch of the figure, where nobody says
-# Letters that a reader of the figure can select and an editor can change; the same names for the same parts.
-_LETTERS: dict[Any, Any] = {"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "l2caf"}
+from .marks import PALETTE, RIM, checked_box
+from .overlay import ALPHA, Picture, contour_levels, overlay
+from .settings import check_flag, check_options
 
 
 def plot(
@@ -28,11 +23,7 @@ def plot(
     picture: Any,
     axes: Any,
     *,
-    cmap: str | None = None,
-    alpha: float = ALPHA,
-    contours: bool | Sequence[float] = False,
-    box: bool | float = False,
-    boxes: Iterable[Box | Sequence[float]] = (),
+    cmap: Cmap | None = None,
     legend: bool = False,
     title: str = "",
     **options: Any,
@@ -40,94 +31,64 @@ def plot(
     """Draw a map over its picture on matplotlib's axes, in pixels of the picture, and give the axes back."""
     if not hasattr(axes, "imshow"):
         raise InputError(f"ax is a {type(axes).__name__}; give matplotlib axes, such as plt.gca() has.", field="ax")
+    check_flag(legend, "legend")
     if heat.fine.ndim != 2 or picture is None:
         drawn = heat.on(picture, cmap=cmap, **options)
         axes.imshow(np.asarray(drawn), interpolation="antialiased")
     else:
-        check_options(options, ("alpha", "cmap", "contours", "box", "boxes", "legend", "title"))
-        _photograph(heat, picture, axes, cmap, alpha, contours, box, boxes)
+        check_options(options, ("alpha", "cmap", "contours", "box", "boxes", "width", "legend", "title"))
+        _photograph(heat, picture, axes, cmap=cmap, **options)
     axes.set_axis_off()
     if title:
-        axes.set_title(printable(title).replace("$", r"\$"), fontsize=9, color=INK, wrap=True)
+        axes.set_title(printable(str(title)).replace("$", r"\$"), fontsize=9, color=INK, wrap=True)
     if legend:
         _legend(axes, signed=heat.signed, cmap=cmap)
     return axes
-
-
-def save_figure(rows: Sequence[Sequence[Cell]], path: Path, *, dpi: float = DPI, **options: Any) -> Path:
-    """Write maps, a row per sample, whole or not at all; the photographs have `dpi` pixels per inch."""
-    import matplotlib
-
-    if isinstance(dpi, bool) or not isinstance(dpi, int | float) or not 10 <= dpi <= 4800:
-        raise InputError(f"The dpi is {dpi!r}; give pixels per inch, such as 300.", field="dpi")
-    wide = options.pop("width", None)
-    room = (0.4 if options.get("legend") else 0.05) + (
-        0.3 if options.get("title") or any(cell.title for cell in rows[0]) else 0
-    )
-    sizes = [_size(row[0], wide, options) for row in rows]
-    width = max(size[0] for size in sizes)
-    made = figure(len(rows[0]) * max(width / dpi, 1.0), sum(max(height / dpi, 0.5) + room for _, height in sizes))
-    panels = made.subplots(len(rows), len(rows[0]), squeeze=False)
-    for cell, axes in zip((cell for row in rows for cell in row), panels.flat, strict=True):
-        picture, more = cell.picture, options
-        if wide is not None and picture is not None and cell.heat.fine.ndim == 2:
-            more = {**options, "boxes": grown(options.get("boxes", ()), picture, wide)}
-            picture = at_width(picture, wide)
-        plot(cell.heat, picture, axes, **{"title": cell.title, **more})
-    with write_whole(path) as temporary, matplotlib.rc_context(_LETTERS):
-        # Without the hour the same figure is the same file.
-        date = {".pdf": "CreationDate", ".svg": "Date"}[path.suffix.lower()]
-        made.savefig(
-            temporary,
-            format=path.suffix.lower()[1:],
-            dpi=dpi,
-            facecolor="white",
-            metadata={date: None},
-            bbox_inches="tight",
-            pad_inches=0.02,
-        )
-    return path
 
 
 def _photograph(
     heat: Heat,
     picture: Picture,
     axes: Any,
-    cmap: str | None,
-    alpha: float,
-    contours: bool | Sequence[float],
-    box: bool | float,
-    boxes: Iterable[Box | Sequence[float]],
+    *,
+    cmap: Cmap | None,
+    alpha: float = ALPHA,
+    contours: bool | float | Sequence[float] | None = False,
+    box: Any = None,
+    boxes: Any = None,
+    width: int | None = None,
 ) -> None:
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
-    laid = heat.laid(picture)
+    laid = heat.laid(picture, width=width)
     drawn = overlay(laid.under, laid.heat, signed=heat.signed, cmap=cmap, alpha=alpha, seen=laid.seen)
-    height, width = laid.under.shape[:2]
-    extent = (0, width, height, 0)  # boxes are counted from corner to corner, not from the middle of a pixel
+    height, across = laid.under.shape[:2]
+    extent = (0, across, height, 0)  # boxes are counted from corner to corner, not from the middle of a pixel
     axes.imshow(np.asarray(drawn), interpolation="antialiased", extent=extent)
     rim = [withStroke(linewidth=2.6, foreground=RIM)]
     levels = sorted(contour_levels(contours))
     shown = np.abs(laid.heat)
     if levels and min(shown.shape) > 1 and shown.max() > levels[0]:
         lines = axes.contour(
-            np.arange(width) + 0.5, np.arange(height) + 0.5, shown, levels=levels, colors="white", linewidths=1.2
+            np.arange(across) + 0.5, np.arange(height) + 0.5, shown, levels=levels, colors="white", linewidths=1.2
         )
         lines.set_path_effects(rim)
-    own = heat.box(laid, BOX_LEVEL if box is True else float(box)) if box is not False else []
-    for number, given in enumerate([*own, *boxes]):
-        one = checked_box(given, (width, height))
+    for number, given in enumerate(heat.marked(laid, box=box, boxes=boxes)):
+        one = checked_box(given, (across, height))
         color = one.color or PALETTE[number % len(PALETTE)]
         corner, size = (one.x0, one.y0), (one.x1 - one.x0, one.y1 - one.y0)
-        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=color, linewidth=1.4, path_effects=rim))
+        # Not clipped: at the edge of the picture the line and its rim would be cut in half.
+        axes.add_patch(
+            Rectangle(corner, *size, fill=False, edgecolor=color, linewidth=1.4, path_effects=rim, clip_on=False)
+        )
         if one.label:
             axes.annotate(
                 one.label, corner, xytext=(1, 2), textcoords="offset points", color=color, fontsize=8, path_effects=rim
             )
 
 
-def _legend(axes: Any, *, signed: bool, cmap: str | None) -> None:
+def _legend(axes: Any, *, signed: bool, cmap: Cmap | None) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
 
@@ -141,14 +102,3 @@ def _legend(axes: Any, *, signed: bool, cmap: str | None) -> None:
     labels[-1].set_ha("right")
     bar.ax.tick_params(labelsize=7, length=0)
     bar.outline.set_visible(False)
-
-
-def _size(cell: Cell, wide: int | None, options: Mapping[str, Any]) -> tuple[int, int]:
-    """Width and height of a cell's picture, in pixels."""
-    if cell.picture is None:
-        return cell.heat.fine.shape[-1], cell.heat.fine.shape[0]
-    if cell.heat.fine.ndim == 2:
-        height, width = as_rgb(at_width(cell.picture, wide)).shape[:2]
-        return width, height
-    planes = {key: options[key] for key in ("slice", "spacing") if key in options}
-    return cell.heat.on(cell.picture, **planes).size

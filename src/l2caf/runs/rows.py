@@ -145,6 +145,22 @@ class RowFile:
                     yield row
 
 
+def whole_rows(folder: Path) -> list[Row]:
+    """The rows of the finished blocks of a run that is only read; what was cut off behind them is left out."""
+    path = folder / ROWS
+    try:
+        found = _scanned(path)
+        lines = path.read_bytes()[: found.end].splitlines()
+    except OSError as error:
+        raise FileError(f"'{path}' cannot be read ({reason_of(error)}): grant that, or give another run.") from error
+    if found.damaged:
+        raise FileError(
+            f"'{path}' is damaged in the lines from {found.lines + 1} to {found.damaged}: measure that run again."
+        )
+    rows = [json.loads(line) for line in lines]  # as their checksums say, they are what was written
+    return [row for row in rows if "block" not in row]
+
+
 def methods_in(folder: Path, work: str) -> tuple[str, ...] | None:
     """The methods that the run in a folder measures; None where there are no rows, or they are of other work."""
     about, rows = folder / ABOUT, folder / ROWS

@@ -16,12 +16,14 @@ from ..images import open_image, save_picture
 from ..methods.table import METHODS
 from ..networks.class_names import Prediction
 from ..progress import Progress, silent
+from ..rendering.drawn import Cell
+from ..rendering.figure_file import cell_of, save_figure
 from ..rendering.grid import grid
 from ..rendering.style import Style, note
 from ..solution import Outcome
 from .explained import EMPTY, photograph_title
 from .network_choice import NetworkChoice
-from .outputs import target
+from .outputs import FIGURES, PICTURES, target
 
 if TYPE_CHECKING:
     from ..heads.head import Head
@@ -85,15 +87,27 @@ class Comparison:
         cells = [self.view, *(_cell(one, self.view, style) for one in self.answers)]
         titles = [photograph_title(self.prediction), *(one.title for one in self.answers)]
         starts = range(0, len(cells), across)
-        about = f"class-specific maps and CAMs: {self.about}" if self.about else ""
         return grid(
             [cells[start : start + across] for start in starts],
             titles=[titles[start : start + across] for start in starts],
             heading=heading,
-            caption="  ·  ".join(filter(None, [about, self.network, f"layer {self.layer}"])),
+            caption=self.caption,
             cell_height=cell_height,
             legend=style.legend,
         )
+
+    def cells(self, style: Style, *, across: int = 3) -> list[list[Cell]]:
+        """The same for a figure."""
+        listed = [
+            Cell(photograph_title(self.prediction), None, self.view),
+            *(_figure_cell(one, self.view, style) for one in self.answers),
+        ]
+        return [listed[start : start + across] for start in range(0, len(listed), across)]
+
+    @property
+    def caption(self) -> str:
+        about = f"class-specific maps and CAMs: {self.about}" if self.about else ""
+        return "  ·  ".join(filter(None, [about, self.network, f"layer {self.layer}"]))
 
 
 @dataclass(frozen=True)
@@ -124,7 +138,7 @@ def compare_methods(
 ) -> CompareResult:
     """Compare the methods on the request's photograph and write one sheet."""
     photograph = open_image(request.image)
-    path = target(request.out, f"{request.image.stem}-compare")
+    path = target(request.out, f"{request.image.stem}-compare", endings=(*PICTURES, *FIGURES))
     model = model or request.network.load(progress)
     if request.of_class:
         model.check_has_classes()
@@ -136,7 +150,10 @@ def compare_methods(
         select=request.network.select,
         progress=progress,
     )
-    save_picture(found.sheet(request.style, heading=request.image.name), path)
+    if path.suffix.lower() in FIGURES:
+        save_figure(found.cells(request.style), path, legend=True, title=request.image.name, caption=found.caption)
+    else:
+        save_picture(found.sheet(request.style, heading=request.image.name), path)
     return CompareResult(request.image, found, path, model.assumed)
 
 
@@ -183,6 +200,13 @@ def _asked(title: str, method: Method, head: Head) -> Answer:
     if solution.is_formula:
         return Answer(title, shown, signed, grids=grids)
     return Answer(title, shown, signed, outcome=solution.outcomes(0)[0], solver=solution.solver, grids=grids)
+
+
+def _figure_cell(one: Answer, view: Image.Image, style: Style) -> Cell:
+    heat = one.signed if style.signed else one.shown
+    if heat is None or not heat.any() or (one.outcome and one.outcome.shows_nothing):
+        return Cell(one.title, None, _cell(one, view, style))  # words in place of a map
+    return cell_of(style, one.title, view, heat, grid=one.grids[style.signed])
 
 
 def _cell(one: Answer, view: Image.Image, style: Style) -> Image.Image:

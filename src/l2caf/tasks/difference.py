@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..progress import Progress, silent
 
 if TYPE_CHECKING:
-    from ..evaluation.difference import PairedDifference
+    from ..evaluation.difference import PairedDifference, Unshared
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class DifferenceResult:
     images: int
     left_out: int  # images that only one of them has
     differences: tuple[PairedDifference, ...]
+    unshared: Unshared  # what only one of them has
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -37,12 +38,13 @@ class DifferenceResult:
             "images": self.images,
             "left_out": self.left_out,
             "differences": [one.as_dict() for one in self.differences],
+            **self.unshared.as_dict(),
         }
 
 
 def compare_runs(request: DifferenceRequest, *, progress: Progress = silent) -> DifferenceResult:
     """Read both runs and compare them image by image."""
-    from ..evaluation.difference import MeasuredRun, compared
+    from ..evaluation.difference import MeasuredRun, Unshared, compared
 
     runs = []
     for number, folder in enumerate((request.first, request.second)):
@@ -51,4 +53,4 @@ def compare_runs(request: DifferenceRequest, *, progress: Progress = silent) -> 
     progress("comparing", 0, None)
     images, differences = compared(*runs)
     left_out = len(set(runs[0].images) ^ set(runs[1].images))
-    return DifferenceResult(request.first, request.second, images, left_out, differences)
+    return DifferenceResult(request.first, request.second, images, left_out, differences, Unshared.of(*runs))

@@ -20,7 +20,18 @@ from ..runs.spec import RunSpec
 from .explained import Written
 from .ledger import Ledger
 from .network_choice import NetworkChoice
-from .outputs import PICTURES, Failed, Skipped, is_file, names_for, ready_folder, some_gathered, unheard
+from .outputs import (
+    FIGURES,
+    PICTURES,
+    Failed,
+    Skipped,
+    is_file,
+    names_for,
+    ready_folder,
+    some_gathered,
+    suffix_of,
+    unheard,
+)
 from .photographs import Photographs
 from .question import Question
 
@@ -54,16 +65,40 @@ class ExplainRequest:
         if self.batch < 1:
             raise InputError(f"A batch of {self.batch} holds no photograph: give 1 or more.", field="batch")
         self.style.check()
+        asked = self.question
+        about_a_class = asked.classes or asked.top is not None or asked.published or asked.about_a_class
+        if self.style.signed and asked.method is not None and asked.entry.about != "class" and not about_a_class:
+            raise InputError(
+                f"What speaks for and against is known of a class, and {asked.method} asks about none: name a class,"
+                " or take the method l2caf-class.",
+                field="signed",
+            )
 
     @property
     def folder(self) -> Path:
         """Where the pictures go."""
-        return self.out.parent if is_file(self.out) else self.out
+        return self.out.parent if self.is_file else self.out
+
+    @property
+    def is_file(self) -> bool:
+        """Whether `out` is one picture."""
+        return is_file(self.out, endings=(*PICTURES, *FIGURES))
 
     @property
     def asked(self) -> Question:
         """The question as it is put: what speaks for and against is only known of a class."""
         return replace(self.question, about_a_class=self.question.about_a_class or self.style.signed)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the names of the pictures say: the question, and what of the network and the drawing is chosen."""
+        view, layer = self.network.view, self.network.layer
+        return (
+            *self.asked.words,
+            *([layer] if layer else []),
+            *([view] if view != "crop" else []),
+            *(["signed"] if self.style.signed else []),
+        )
 
     def work(self) -> Photographs:
         """What is done to each photograph."""
@@ -71,7 +106,7 @@ class ExplainRequest:
             self.asked,
             self.style,
             str(self.folder),
-            ending=self.out.suffix if is_file(self.out) else PICTURES[0],
+            ending=self.out.suffix if self.is_file else PICTURES[0],
             layer=self.network.layer,
             select=self.network.select,
             bare=self.bare,
@@ -123,7 +158,7 @@ def explain_photographs(
     photograph of the first batch that could be read is refused at once.
     """
     files, refused = some_gathered(request.images, out=request.out, skipped=skipped)
-    if is_file(request.out) and len(files) > 1:
+    if request.is_file and len(files) > 1:
         raise InputError(
             f"'{request.out}' names one picture, and there are {len(files)} photographs: give a folder.", field="out"
         )
@@ -156,9 +191,9 @@ def explain_photographs(
 
 def _named(files: Sequence[Path], request: ExplainRequest) -> dict[str, Path]:
     """The photographs by the names of their pictures, without an ending."""
-    if is_file(request.out):
+    if request.is_file:
         return {request.out.stem: files[0]}
-    return {name: file for file, name in names_for(files, suffix=request.asked.entry.key).items()}
+    return {name: file for file, name in names_for(files, suffix=suffix_of(request.words)).items()}
 
 
 def _explain(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from PIL import Image
 
 from ..files import write_whole
 from ..networks.class_names import Prediction
+from ..rendering.drawn import Cell
+from ..rendering.figure_file import SUFFIXES, cell_of, save_figure
 from ..rendering.grid import grid
 from ..rendering.style import Style
 from ..solution import Outcome
@@ -52,6 +55,10 @@ class Map:
         """The map on what the network saw."""
         return style.draw(view, self.heat, grid=self.grid, faint=self.faint)
 
+    def cell(self, view: Image.Image, style: Style) -> Cell:
+        """The same for a figure."""
+        return cell_of(style, self.title, view, self.heat, grid=self.grid, faint=self.faint)
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "class": self.about.as_dict() if self.about else None,
@@ -78,6 +85,7 @@ class Map:
         )
 
 
+NOTABLE = 0.7  # of the photograph: the usual centre crop of a square one shows 77 % of it, of one of 4:3 57 %
 UNSEEN = 0.01  # below this probability the map of a class is drawn faint
 EMPTY = "no place speaks for it"
 
@@ -94,6 +102,12 @@ class Explained:
     reason: str = ""
     endpoint: str = ""
     file: Path | None = None
+    seen: float | None = None  # the share of the photograph that the network was shown, where known
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether so much of the photograph was cut off that a person has to be told."""
+        return self.seen is not None and self.seen < NOTABLE
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -103,6 +117,7 @@ class Explained:
     def as_dict(self) -> dict[str, Any]:
         return {
             "file": str(self.file),
+            "seen": self.seen,
             "predicted": self.prediction.as_dict() if self.prediction else None,
             "layer": self.layer,
             "solver": self.solver or None,
@@ -123,22 +138,35 @@ class Explained:
             reason=row["reason"] or "",
             endpoint=row["endpoint"] or "",
             file=Path(row["file"]),
+            seen=row["seen"],
         )
 
     def sheet(self, style: Style, *, heading: str, caption: str = "") -> Image.Image:
         """The photograph and its maps side by side, with titles."""
         cells = [self.view, *(one.drawn(self.view, style) for one in self.maps)]
         titles = [photograph_title(self.prediction), *(one.title for one in self.maps)]
-        across = 2 if len(cells) == 2 else 3 if len(cells) in (3, 5, 6, 9) else 4
-        starts = range(0, len(cells), across)
         return grid(
-            [cells[start : start + across] for start in starts],
-            titles=[titles[start : start + across] for start in starts],
+            _in_rows(cells),
+            titles=_in_rows(titles),
             heading=heading,
             caption=caption,
             cell_height=448 if len(cells) <= 2 else 336,
             legend=style.legend,
         )
+
+    def cells(self, style: Style) -> list[list[Cell]]:
+        """The same for a figure."""
+        return _in_rows(
+            [
+                Cell(photograph_title(self.prediction), None, self.view),
+                *(one.cell(self.view, style) for one in self.maps),
+            ]
+        )
+
+
+def _in_rows(cells: Sequence[T]) -> list[list[T]]:
+    across = 2 if len(cells) == 2 else 3 if len(cells) in (3, 5, 6, 9) else 4
+    return [list(cells[start : start + across]) for start in range(0, len(cells), across)]
 
 
 def photograph_title(prediction: Prediction | None) -> str:
@@ -170,6 +198,9 @@ class Written:
         return cls(Explained.from_dict(row), pictures, Path(row["npy"]) if row["npy"] else None)
 
 
+T = TypeVar("T")
+Save = Callable[[Path], None]
+"""Writes a picture to a path that has its ending."""
 Note = Callable[[Written, Mapping[Path, Path]], None]
 """Told what is written of a photograph, and where each of its files is until it is put in its place."""
 
@@ -205,10 +236,9 @@ class Writer:
         written = Written(explained, tuple(drawn), self.folder / f"{name}.npy" if self.npy else None)
         with ExitStack() as stack:
             whole: dict[Path, Path] = {}
-            for path, picture in drawn.items():
+            for path, save in drawn.items():
                 whole[path] = stack.enter_context(write_whole(path))
-                # At its usual level of compression a PNG takes ten times as long as the network does.
-                picture.save(whole[path], compress_level=2, quality=92)  # each format takes its own
+                save(whole[path])
             if written.numbers:
                 whole[written.numbers] = stack.enter_context(write_whole(written.numbers))
                 heats = np.stack([one.heat for one in explained.maps])
@@ -218,22 +248,41 @@ class Writer:
                 note(written, whole)
         return written
 
-    def _sheet(self, explained: Explained, name: str, network: str) -> dict[Path, Image.Image]:
+    def _sheet(self, explained: Explained, name: str, network: str) -> dict[Path, Save]:
         parts = [self.question.title, f"{network}, layer {explained.layer}"]
         if explained.outcomes == (Outcome.EXACT,):
             parts.append("solved exactly")
         elif explained.outcomes:
             ended = ", ".join(outcome.replace("_", " ") for outcome in explained.outcomes)
             parts.append(f"{explained.solver}: {ended}")
+        if explained.cut_off:
+            parts.append(f"centre crop: {explained.seen:.0%} of the photograph".replace("%", " %"))
         if any(one.faint for one in explained.maps):
             parts.append(f"faint: a class below {UNSEEN:.0%}".replace("%", " %"))
         heading = explained.file.name if explained.file else ""
-        picture = explained.sheet(self.style, heading=heading, caption="  ·  ".join(parts))
-        return {self.folder / f"{name}{self.ending}": picture}
+        caption = "  ·  ".join(parts)
+        path = self.folder / f"{name}{self.ending}"
+        if self.ending.lower() in SUFFIXES:
+            told = {"title": heading, "caption": caption, "legend": True}
+            return {path: lambda to: self._figure(explained.cells(self.style), to, **told)}
+        return {path: _saves(explained.sheet(self.style, heading=heading, caption=caption))}
 
-    def _bare(self, explained: Explained, name: str) -> dict[Path, Image.Image]:
-        drawn = {}
+    def _figure(self, cells: list[list[Cell]], to: Path, **told: Any) -> None:
+        save_figure(cells, to, ending=self.ending.lower(), **told)
+
+    def _bare(self, explained: Explained, name: str) -> dict[Path, Save]:
+        drawn: dict[Path, Save] = {}
         for one in explained.maps:
             which = f"-{one.about.index}" if one.about and len(explained.maps) > 1 else ""
-            drawn[self.folder / f"{name}{which}{self.ending}"] = one.drawn(explained.view, self.style)
+            path = self.folder / f"{name}{which}{self.ending}"
+            if self.ending.lower() in SUFFIXES:
+                cell = one.cell(explained.view, self.style)._replace(title="")
+                drawn[path] = partial(self._figure, [[cell]])
+            else:
+                drawn[path] = _saves(one.drawn(explained.view, self.style))
         return drawn
+
+
+def _saves(picture: Image.Image) -> Save:
+    # At its usual level of compression a PNG takes ten times as long as the network does.
+    return lambda path: picture.save(path, compress_level=2, quality=92)  # each format takes its own

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ from ..errors import ImageError, InputError, L2cafError
 from ..files import cut_name, writable_folder
 from ..images import image_files
 
+LONGEST_SUFFIX = 80  # bytes of what a picture's name says behind that of the photograph
 LONGEST_STEM = 100  # bytes of a photograph's name in that of its picture: methods, classes and endings come behind it
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")  # that the pictures of a command can be written as, the usual one first
-# Nobody who ends a name so means a folder.
-FOREIGN = (".avif", ".bmp", ".gif", ".html", ".json", ".mp4", ".npy", ".pdf", ".svg", ".tif", ".tiff")
+FIGURES = (".pdf", ".svg")  # with lines and letters
+# Nobody who ends a name so means a folder; "maps.v2" and "run.2024" are ones.
+_LIKE_A_FILE = re.compile(r"\.([a-z]{2,5}|mp4|jp2|m4v|h5)")
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,29 @@ def names_for(files: Sequence[Path], *, suffix: str) -> dict[Path, str]:
     return names
 
 
+def suffix_of(words: Iterable[str]) -> str:
+    """Words as the end of a name, which every disk takes; what is too long is cut, and told apart by a hash.
+
+    >>> suffix_of(["l2caf", "tiger cat", "a/b"]), len(suffix_of(["word"] * 99))
+    ('l2caf-tiger-cat-a-b', 80)
+    """
+    whole = re.sub(r"[^\w.+-]+", "-", "-".join(words)).strip("-.")
+    kept = cut_name(whole, LONGEST_SUFFIX)
+    return whole if kept == whole else f"{cut_name(whole, LONGEST_SUFFIX - 7)}-{sha256(whole.encode()).hexdigest()[:6]}"
+
+
 def ready_folder(folder: Path) -> Path:
     """Make the folder for pictures, and try it, before any work is done; or say why not."""
     return writable_folder(folder)
+
+
+def looks_like_file(out: Path) -> bool:
+    """Whether a name ends as those of files do; a folder that is there already may be called anything.
+
+    >>> looks_like_file(Path("where.xyz")), looks_like_file(Path("maps.v2"))
+    (True, False)
+    """
+    return not out.is_dir() and bool(_LIKE_A_FILE.fullmatch(out.suffix.lower()))
 
 
 def is_file(out: Path, *, endings: Sequence[str] = PICTURES) -> bool:
@@ -101,11 +125,12 @@ def is_file(out: Path, *, endings: Sequence[str] = PICTURES) -> bool:
     (True, False, False)
     """
     ending = out.suffix.lower()
-    if out.is_dir() or ending not in (*endings, *FOREIGN, *PICTURES):
+    if not looks_like_file(out):
         return False
     if ending not in endings:
         raise InputError(
-            f"'{out}' cannot be made: end the name of the file in {' or '.join(endings)}, or give a folder.",
+            f"'{out}' cannot be made: end the name of the file in {' or '.join(endings)}, or give a folder, which"
+            " has no such ending unless it is there already.",
             field="out",
         )
     return True

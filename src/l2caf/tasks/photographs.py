@@ -177,6 +177,7 @@ class _Asked:
                 reason=solution.reason if solution else "",
                 endpoint=solution.endpoint if solution else "",
                 file=ready.file,
+                seen=None if ready.crop is None else round(ready.crop.share, 4),
             )
             for index, (ready, solution) in enumerate(zip(batch, own, strict=True))
         ]

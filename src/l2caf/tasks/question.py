@@ -118,6 +118,25 @@ class Question:
         kind = "class-oblivious" if self.is_class_oblivious else "class-specific"
         return f"{FILTERS[self._filter].title}, {kind}{', as published' if self._published else ''}"
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What sets this question apart from others, word by word, as names of files have it.
+
+        >>> Question("l2caf", classes=("tiger cat", 967)).words, Question("l2caf", filter="l1", top=3).words
+        (('l2caf', 'tiger cat', '967'), ('l2caf', 'l1', 'top3'))
+        """
+        entry = self.entry
+        said = [entry.key]
+        said += [self.filter] * (self.filter != "l2") + [self.solver] * (self.solver != "auto")
+        said += [f"seed{self.seed}"] * bool(self.seed) + ["published"] * self.published
+        if self.classes:
+            said += map(str, self.classes)
+        elif self.top is not None:
+            said.append(f"top{self.top}")
+        elif self.about_a_class and entry.about == "output":
+            said.append("class")
+        return tuple(said)
+
     def as_method(self, model: Model | None = None) -> Method:
         """Make the method; names of classes are looked up in `model`, and one that gives embeddings has none."""
         entry = self.entry
