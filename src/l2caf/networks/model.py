@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from ..clips import ClipInput
 from ..errors import InputError, L2cafError, LayerError, NetworkError, first_line
 from ..explanation import explain
 from ..heatmap import Heatmap
@@ -42,6 +43,7 @@ class Model:
     weights      "trained" and "random" where that is known; "as given" where the user brought them
     built_by     the user's function that returned it, whose code decides what it is
     compares     of an embedding: what its numbers are, in words
+    clip         how it takes clips; None of a network for single pictures, and where nobody said
     assumed      what nobody said and was taken for granted, in words: of the "preprocessing", of the "output"
 
     >>> from l2caf.preprocessing import Preprocessing
@@ -62,6 +64,7 @@ class Model:
     built_by: object = field(default=None, repr=False)
     compares: str = ""
     assumed: Mapping[str, str] = field(default_factory=dict)
+    clip: ClipInput | None = None
 
     @property
     def input_size(self) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 A kind is what moves and where to (`disc-left`, `cross-up`), and nothing else tells kinds apart: backgrounds, colours,
 places and speeds are drawn from the same lot for all of them. A background is a photograph with a shape on it that does
-not move. So a network that tells the kinds apart has to look at the moving shape, and whether its maps do can be counted.
+not move. So a network that tells the kinds apart has to look at the one that moves, and whether it does can be counted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,7 @@ class MovingClip:
         """Write the frames into a folder of their own."""
         folder.mkdir(parents=True, exist_ok=True)
         for number, frame in enumerate(self.frames):
-            save_picture(Image.fromarray(frame), folder / f"{number:03}.png")
+            save_picture(Image.fromarray(frame), folder / f"{number:03}.jpg")
         return folder
 
 
@@ -112,7 +113,7 @@ def _background(number: int, side: int) -> Image.Image:
     return made
 
 
-def _path(draw: np.random.Generator, towards: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], ...]:
+def _path(draw: np.random.Generator, towards: npt.NDArray[np.int64]) -> tuple[Any, Any]:
     """Where it starts, and how far it goes, in sides of the frame."""
     travel = draw.uniform(*_TRAVEL) * towards
     low, high = _EDGE - np.minimum(travel, 0), 1 - _EDGE - np.maximum(travel, 0)
