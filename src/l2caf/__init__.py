@@ -51,6 +51,7 @@ _HOMES = {
     "Similarity": "objectives.output",
     "UnitL2": "filters",
     "UnitL1": "filters",
+    "UnitL2PerFrame": "filters",
     "Softmax": "filters",
     "Gaussian": "filters",
     "Auto": "solvers.auto",
@@ -148,6 +149,7 @@ __all__ = [
     "Solver",
     "Source",
     "UnitL1",
+    "UnitL2PerFrame",
     "UnitL2",
     "Work",
     "explain",
@@ -167,6 +169,7 @@ if TYPE_CHECKING:
     from .filters import Gaussian as Gaussian
     from .filters import Softmax as Softmax
     from .filters import UnitL1 as UnitL1
+    from .filters import UnitL2PerFrame as UnitL2PerFrame
     from .filters import UnitL2 as UnitL2
     from .heads.head import Head as Head
     from .heatmap import Heatmap as Heatmap

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -56,6 +57,12 @@ class Noted:
             return answer
         answer = Noted(self.module, self.value)
         answer.versions = [(tensor, tensor._version) for tensor in tensors_in(self.value)]
+        return answer
+
+    def changed(self, of_tensor: Callable[[Tensor], Tensor]) -> Noted:
+        """The same call with a function applied to each tensor that it answers with."""
+        answer = Noted(self.module, rebuilt(self.value, of_tensor))
+        answer.held = self.held
         return answer
 
     def written_into(self) -> bool:
@@ -178,6 +185,22 @@ def stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Ten
     """Return a tensor that takes no memory and shows itself wherever it is read."""
     filler = float("nan") if dtype.is_floating_point else 0
     return torch.full((), filler, dtype=dtype, device=device).expand(shape).as_subclass(StandIn)
+
+
+def repeated(tensor: Tensor, times: int) -> Tensor:
+    """A batch so many times over, one after the other; a stand-in stays one."""
+    if isinstance(tensor, StandIn):
+        return stand_in(torch.Size((times * tensor.shape[0], *tensor.shape[1:])), tensor.dtype, tensor.device)
+    return tensor.repeat(times, *[1] * (tensor.ndim - 1))
+
+
+def fingerprint_of(value: Any) -> object:
+    """What two values have in common only if all numbers of their tensors are the same, bit by bit."""
+    return [(tuple(tensor.shape), hashlib.blake2b(_bytes(tensor)).digest()) for tensor in tensors_in(value)]
+
+
+def _bytes(tensor: Tensor) -> Any:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy()
 
 
 def holds_stand_in(value: Any) -> bool:
