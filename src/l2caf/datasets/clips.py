@@ -38,12 +38,13 @@ def read(root: str | os.PathLike[str]) -> Dataset:
     samples = [
         Sample(clip, name=clip.relative_to(folder).as_posix(), label=label)
         for label, one in enumerate(folders)
-        for clip in _clips_of_class(one)
+        for clip in clips_in(one)
     ]
     return Dataset(f"folder '{folder.name}'", tuple(samples), dict(enumerate(one.name for one in folders)))
 
 
-def _clips_of_class(folder: Path) -> list[Path]:
+def clips_in(folder: Path) -> list[Path]:
+    """The clips in a folder and below, sorted; a folder inside of it that holds pictures is a clip of frames."""
     found: list[Path] = []
     for where, inside, files in os.walk(folder):
         inside[:] = [name for name in inside if not name.startswith(".")]

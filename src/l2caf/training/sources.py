@@ -21,7 +21,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..datasets import Dataset, Sample
-from ..errors import DatasetError, L2cafError
+from ..errors import DatasetError, ExtraError, L2cafError
 from ..images import open_image
 from ..preprocessing import Preprocessing, resampling
 from ..progress import Progress, silent
@@ -77,6 +77,8 @@ def _fault(sample: Sample, open_it: Callable[[Path], object]) -> str:
         return "it has no label, so it belongs to no class"
     try:
         open_it(sample.path)
+    except ExtraError:  # what is missing is no fault of the file
+        raise
     except L2cafError as error:
         return str(error)
     return ""
