@@ -49,7 +49,7 @@ class ClipPreparation:
         >>> from l2caf.preprocessing import Preprocessing
         >>> frames = ClipPreparation(Preprocessing(), ClipInput(frames=3))
         >>> frames.places(9), frames.places(2)
-        ([3, 4, 5], [0, 0, 1])
+        ([3, 4, 5], [0, 1, 1])
         """
         frames = self.clip.frames or FRAMES
         if self.clip.spread or count < frames:

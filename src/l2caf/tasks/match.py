@@ -110,9 +110,9 @@ def match_pictures(
 ) -> MatchResult:
     """Search the gallery, explain every match, and write the figure; `model` gives embeddings."""
     moving = _is_clip(request.query)
-    if not moving:
-        open_image(request.query)  # a query that is no picture is told before a gallery is embedded
-    files = _searched(request, moving=moving)
+    if not moving:  # what is no picture is told before a network is loaded and a gallery embedded
+        open_image(request.query)
+        files = _searched(request, moving=False)
     ready_folder(request.out)
 
     from ..retrieval.embed import Embedding
@@ -120,10 +120,10 @@ def match_pictures(
     from ..retrieval.match import match
 
     model = (model or request.network.load(progress)).as_embedding()
-    if moving != (model.clip is not None):
-        if request.query.suffix.lower() != ".gif":  # which is whatever the network takes
-            raise _other_kind(request.query, model.name, moving=moving)
-        files = _searched(request, moving=model.clip is not None)
+    if moving != (model.clip is not None) and request.query.suffix.lower() != ".gif":  # which may be either
+        raise _other_kind(request.query, model.name, moving=moving)
+    if model.clip is not None:
+        files = _searched(request, moving=True)
     spec = RunSpec.of(Embedding(request.network.select), request.network.spec(embedding=True), loaded=model)
     found = open_gallery(request.gallery, files, spec, cache=request.out / CACHE, executor=executor, progress=progress)
     failed = tuple(Failed(found.files[bad.name], InputError(bad.message)) for bad in found.bad)
@@ -154,8 +154,9 @@ def _is_clip(path: Path) -> bool:
 
 def _other_kind(query: Path, network: str, *, moving: bool) -> InputError:
     if moving:
+        what = "is a folder, which is a clip if it holds its frames" if query.is_dir() else "is a clip"
         return InputError(
-            f"'{query}' is a clip, and {network} takes single pictures: give a network for clips, such as a checkpoint"
+            f"'{query}' {what}, and {network} takes single pictures: give a network for clips, such as a checkpoint"
             " of 'l2caf train video'.",
             field="network",
         )
