@@ -149,8 +149,8 @@ __all__ = [
     "Solver",
     "Source",
     "UnitL1",
-    "UnitL2PerFrame",
     "UnitL2",
+    "UnitL2PerFrame",
     "Work",
     "explain",
     "load",
@@ -169,8 +169,8 @@ if TYPE_CHECKING:
     from .filters import Gaussian as Gaussian
     from .filters import Softmax as Softmax
     from .filters import UnitL1 as UnitL1
-    from .filters import UnitL2PerFrame as UnitL2PerFrame
     from .filters import UnitL2 as UnitL2
+    from .filters import UnitL2PerFrame as UnitL2PerFrame
     from .heads.head import Head as Head
     from .heatmap import Heatmap as Heatmap
     from .methods.attention_filter import AttentionFilter as AttentionFilter

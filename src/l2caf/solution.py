@@ -255,7 +255,7 @@ def of_frames(frames: Sequence[Solution], weights: Tensor) -> Solution:
     first = frames[0]
 
     def summed(name: str) -> Tensor:
-        total: Tensor = sum(getattr(frame, name) for frame in frames)  # type: ignore[assignment]
+        total: Tensor = sum(getattr(frame, name) for frame in frames)
         return total
 
     def each_once(name: str, between: str) -> str:

@@ -294,7 +294,9 @@ class _Finder:
 
     def _has_lost_an_axis(self, number: int) -> bool:
         layout = self.survey.findings[number].layout
-        wide = sum(length > 1 for length in self.survey.axes.values())
+        lengths = self.survey.axes.values()
+        # Of two short axes, one is of colours.
+        wide = sum(length > 3 for length in lengths) + any(1 < length <= 3 for length in lengths)
         return layout is not None and sum(cells > 1 for cells in layout.shape) < wide
 
     def _with_most_axes(self, numbers: list[int]) -> list[int]:

@@ -280,7 +280,7 @@ class Replay:
 
     def _new_tape(self, keeping: Keeping) -> Tape:
         known, key = knowledge_of(self.network), (self.layer.name, self.arguments.signature())
-        names = {name: module for name, module in self.network.named_modules()}
+        names = dict(self.network.named_modules())
         unmoved: list[tuple[str, int]] | None = [] if keeping is Keeping.NOTHING else known.get("unmoved", key)
         calls = [Call(names[name], index) for name, index in unmoved or () if name in names]
         (tape,) = Tape.of_one_run(self.network, self.arguments, [self.cut], keeping=keeping, unmoved=frozenset(calls))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -195,12 +194,12 @@ def repeated(tensor: Tensor, times: int) -> Tensor:
 
 
 def fingerprint_of(value: Any) -> object:
-    """What two values have in common only if all numbers of their tensors are the same, bit by bit."""
-    return [(tuple(tensor.shape), hashlib.blake2b(_bytes(tensor)).digest()) for tensor in tensors_in(value)]
+    """What two values have in common, as good as always, only if all numbers of their tensors are the same."""
+    return [(tuple(tensor.shape), int(tensor.detach().contiguous().view(_BITS[tensor.itemsize]).sum()))
+            for tensor in tensors_in(value) if tensor.itemsize in _BITS]  # fmt: skip
 
 
-def _bytes(tensor: Tensor) -> Any:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy()
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # whole numbers of the same size
 
 
 def holds_stand_in(value: Any) -> bool:

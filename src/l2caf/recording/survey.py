@@ -183,7 +183,7 @@ class Look:
             shape = (len(tensors) * rows, *one.shape[1:])
             if next(proposals(shape, axes, rows), None):
                 felts = [felt for (other, _), felt in zip(usable, alive, strict=True) if other.name == one.name]
-                together = None if None in felts else tuple(map(any, zip(*felts, strict=True)))  # type: ignore[arg-type]
+                together = None if None in felts else tuple(map(any, zip(*felts, strict=True)))
                 if all(map(is_as_it_was, tensors)):
                     self._again[len(seen)] = EveryCall.of(self.network, len(tensors)).joined(tensors).detach()  # type: ignore[union-attr]
                 seen.append(Seen(one.name, one.kind, None, shape, together))
