@@ -31,6 +31,8 @@ from ..objectives.output import Similarity
 from ..preprocessing import Input
 from ..progress import Progress, silent
 from ..solution import Outcome
+from ..solvers.auto import Auto
+from ..solvers.riemannian import Riemannian
 from .embed import Vectors, on_sphere
 from .index import Gallery
 
@@ -210,9 +212,14 @@ def _centre(vectors: Vectors) -> Vectors:
     return vectors.mean(axis=0) if len(vectors) > 1 else np.zeros_like(vectors[0])
 
 
+def _solver(head: Head) -> Auto:
+    """Behind an LSTM the search for other valleys takes seven times as long, and comes back to the same filter."""
+    return Auto() if head.layout.frames is None else Auto(Riemannian(exploring=0))
+
+
 def _seen(head: Head, target: Vectors) -> list[Seen]:
     """The maps of a batch for one target."""
-    heatmap: Heatmap = AttentionFilter(Similarity(torch.from_numpy(target))).on(head)
+    heatmap: Heatmap = AttentionFilter(Similarity(torch.from_numpy(target)), solver=_solver(head)).on(head)
     heats = heatmap.signed.cpu().float().numpy()
     moving = "frame" in heatmap.axes or len(heatmap.size) == 3
     weights = heatmap.frame_weights.tolist() if moving else [()] * len(heats)
