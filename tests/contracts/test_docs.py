@@ -116,7 +116,8 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def make_commands_cheap(patch: pytest.MonkeyPatch, words: list[str]) -> list[str]:
     """Whatever network a command names, it gets a small one, and nothing is fetched: what a page shows is how it is
     asked for. Its Python runs on what it says, and so does training with what it leaves."""
-    if words[0] != "train" and not any(word.endswith("embedding.safetensors") or word.endswith("clips.safetensors") for word in words):
+    ours = ("embedding.safetensors", "clips.safetensors")
+    if words[0] != "train" and not any(word.endswith(ours) for word in words):
         for source in ("embedded:Embedded", "from_timm:Timm", "from_torchvision:Torchvision"):
             module, _, name = source.partition(":")
             home = importlib.import_module(f"l2caf.networks.{module}")

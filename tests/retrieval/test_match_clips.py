@@ -127,7 +127,15 @@ def test_the_command(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = ClipConfig(backbone.name, 8, preprocessing=backbone.preprocessing, layer=backbone.layer, hidden=8)
     torch.manual_seed(0)
     file = save_clip_embedding(made / "clips.safetensors", build(backbone, config), config)
-    given = ["match", str(made / "query"), str(made / "gallery" / "red-second"), "--network", str(file), "--device", "cpu"]
+    given = [
+        "match",
+        str(made / "query"),
+        str(made / "gallery" / "red-second"),
+        "--network",
+        str(file),
+        "--device",
+        "cpu",
+    ]
     assert run([*given, "--top", "1", "--out", str(made / "out")]) == 0
     said = capsys.readouterr().out
     assert "of 3 (" in said

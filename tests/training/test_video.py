@@ -101,6 +101,17 @@ def test_every_frame_has_a_map_at_the_end_of_the_shallow_cnn(trained: Path) -> N
     assert torch.allclose(heatmap.frame_weights.sum(dim=1).float(), torch.ones(2))
 
 
+def test_a_clip_by_its_path(trained: Path, four: Dataset) -> None:
+    model = l2caf.load(str(trained))
+    paths = [sample.path for sample in four.samples[:2]]
+    heatmap = model.explain(paths, frames="together")
+    assert heatmap.maps.shape == (2, 3, 64, 64)
+    assert heatmap.crops is not None
+    assert heatmap.crops[0].image_size == (64, 64)
+    with pytest.raises(InputError, match="takes clips: give their paths"):
+        model.explain([])
+
+
 def _input(model: Any, frame: Any) -> torch.Tensor:
     from PIL import Image
 

@@ -105,8 +105,11 @@ def command(
 
 
 def _frame(weights: tuple[float, ...]) -> list[str]:
-    """Which frame of the query weighs most; nothing where it is no clip."""
-    return [f"{weights.index(max(weights)) + 1} of {len(weights)} ({max(weights):.0%})"] if weights else []
+    """Which frame of the query weighs most; nothing where it is no clip, "none" where no frame alone speaks for it."""
+    if not weights:
+        return []
+    most = max(weights)
+    return [f"{weights.index(most) + 1} of {len(weights)} ({most:.0%})" if most > 0 else "none"]
 
 
 def _ranks(text: str | None) -> tuple[int, int] | None:

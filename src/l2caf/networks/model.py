@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -24,6 +25,7 @@ from ..recording.borrow import unwrap
 from ..recording.inputs import Select
 from .class_names import Prediction, class_index, class_name, prediction_of, predictions
 from .classifier import without_classifier
+from .clip_preparation import ClipPreparation
 from .identity import code_of, construction_of, hash_of, own_code_of, preprocessing_of, weights_of
 
 Photograph = str | os.PathLike[str] | Image.Image
@@ -181,8 +183,11 @@ class Model:
         """Show where the network looked in photographs: one or several, paths or PIL images.
 
         `options` are those of `l2caf.explain`. The heatmap knows the photographs and what of them the network saw, so
-        that `heatmap.save("where.png")` draws on the whole photograph, in the right place.
+        that `heatmap.save("where.png")` draws on the whole photograph, in the right place. A network for clips takes
+        clips: paths of files, or of folders of frames.
         """
+        if self.clip is not None:
+            return self._explain_clips(photographs, objective, options)
         several = [photographs] if isinstance(photographs, str | os.PathLike | Image.Image) else [*photographs]
         if not several:
             raise InputError("There are no photographs to explain: give at least one.")
@@ -205,6 +210,17 @@ class Model:
         if isinstance(found, tuple):  # several layers, or several calls of one
             return tuple(replace(one, **known) for one in found)  # type: ignore[return-value]
         return replace(found, **known)
+
+    def _explain_clips(self, clips: Any, objective: Any, options: Mapping[str, Any]) -> Heatmap:
+        assert self.clip is not None
+        several = [clips] if isinstance(clips, str | os.PathLike) else [*clips]
+        if not several or not all(isinstance(one, str | os.PathLike) for one in several):
+            raise InputError(f"{self.name} takes clips: give their paths, or give l2caf.explain a tensor of frames.")
+        prepare = ClipPreparation(self.preprocess, self.clip)
+        made = [prepare.prepare_file(Path(one)) for one in several]
+        found = explain(self.network, self.batch([one.input for one in made]), objective=objective, **options)
+        crops = tuple(one.crop for one in made if one.crop is not None)
+        return replace(found, class_names=self.class_names, crops=crops if len(crops) == len(made) else None)
 
     def run(
         self,
