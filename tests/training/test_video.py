@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import l2caf
 from l2caf import datasets
@@ -20,6 +21,7 @@ from l2caf.errors import Cancelled, DatasetError, FileError, InputError, Weights
 from l2caf.networks.clip_embedding import ClipNetwork, clip_backbone, read_clip_embedding, save_clip_embedding
 from l2caf.networks.clip_preparation import ClipPreparation
 from l2caf.preprocessing import Preprocessing
+from l2caf.retrieval.scores import recalled, retrieve
 from l2caf.tasks import train as task
 from l2caf.tasks.moving_shapes import KINDS, moving_clip, write_clips
 from l2caf.training.trainer import follow
@@ -113,10 +115,33 @@ def test_a_clip_by_its_path(trained: Path, four: Dataset) -> None:
 
 
 def _input(model: Any, frame: Any) -> torch.Tensor:
-    from PIL import Image
-
     made: torch.Tensor = model.preprocess(Image.fromarray(frame))
     return made
+
+
+@pytest.mark.endurance
+def test_the_map_follows_what_moves(tmp_path: Path) -> None:
+    """On clips that are none of the training's: their kind is found, and the peak lies on the moving shape."""
+    assert len([*write_clips(tmp_path / "clips", each=40, length=3)]) == 320
+    recipe = VideoRecipe(size=128, views=2, iterations=400)
+    made = follow(recipe, datasets.read("clips", tmp_path / "clips"), tmp_path / "out", device="cpu").checkpoint
+    model = l2caf.load(str(made))
+    new = [moving_clip(kind, 1000 + number, length=3) for number in range(6) for kind in KINDS]
+    inputs = torch.stack([torch.stack([_input(model, frame) for frame in one.frames]) for one in new])
+    labels = [one.kind for one in new]
+    with torch.inference_mode():
+        found = retrieve(model.network(inputs).numpy(), labels, normalized=True, top=1)
+    assert recalled(found, labels, rank=1).mean() > 0.6  # of eight kinds chance finds 0.125
+    heatmap = l2caf.explain(model.network, inputs[:24])
+    slack = new[0].frames.shape[1] / heatmap.weights.shape[-1] / 2  # half a cell
+    crop = model.preprocess.crop(Image.fromarray(new[0].frames[0]))
+    inside = []
+    for maps, one in zip(heatmap.maps, new, strict=False):
+        for heat, (x0, y0, x1, y1) in zip(maps, one.boxes, strict=True):
+            row, column = divmod(int(heat.argmax()), heat.shape[1])
+            x, y = crop.point_to_image(column + 0.5, row + 0.5)
+            inside.append(x0 - slack <= x <= x1 + slack and y0 - slack <= y <= y1 + slack)
+    assert np.mean(inside) > 0.8  # a box with its slack is a tenth of a frame
 
 
 def test_interrupted_and_resumed_is_the_same_run(four: Dataset, tmp_path: Path) -> None:
