@@ -28,6 +28,7 @@ from l2caf.networks.catalogue import DEFAULT
 from l2caf.networks.class_names import imagenet_class_names
 from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
+from l2caf.tasks.moving_shapes import KINDS, write_clips
 from l2caf.tasks.samples import sample
 from made_datasets import picture, text, wsol
 from pages_for_tests import FILE, LANGUAGES, PAGES, ROOT, Block, Page, blocks, check_words, prose, read
@@ -95,6 +96,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         picture(tmp_path / name, (64 + number, 64))
     for number in range(6):
         picture(tmp_path / "birds" / f"{'wren' if number % 2 else 'owl'}_{number}.png", (80, 72))
+    assert len([*write_clips(tmp_path / "turns", each=3, kinds=KINDS[:2], length=3, side=64)]) == 6
     wsol(tmp_path / "data" / "imagenet")
     birds(tmp_path / "data" / "CUB_200_2011")
     picture(tmp_path / "one.png", (64, 64))
@@ -114,7 +116,8 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def make_commands_cheap(patch: pytest.MonkeyPatch, words: list[str]) -> list[str]:
     """Whatever network a command names, it gets a small one, and nothing is fetched: what a page shows is how it is
     asked for. Its Python runs on what it says, and so does training with what it leaves."""
-    if words[0] != "train" and not any("embedding.safetensors" in word for word in words):
+    ours = ("embedding.safetensors", "clips.safetensors")
+    if words[0] != "train" and not any(word.endswith(ours) for word in words):
         for source in ("embedded:Embedded", "from_timm:Timm", "from_torchvision:Torchvision"):
             module, _, name = source.partition(":")
             home = importlib.import_module(f"l2caf.networks.{module}")

@@ -9,7 +9,19 @@ import sys
 
 import l2caf
 
-FLOOR = ("errors", "files", "progress", "table", "deadline", "boxes", "localization", "images", "crop", "preprocessing")
+FLOOR = (
+    "errors",
+    "files",
+    "progress",
+    "table",
+    "deadline",
+    "boxes",
+    "localization",
+    "images",
+    "clips",
+    "crop",
+    "preprocessing",
+)
 ROOMS = ("rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
     "solution",

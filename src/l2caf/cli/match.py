@@ -1,4 +1,4 @@
-"""`l2caf match`: the pictures that a network finds most like one, and why."""
+"""`l2caf match`: the pictures or clips that a network finds most like one, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import options, terminal
 
 
 def command(
-    query: Annotated[Path, typer.Argument(metavar="QUERY", help="A photograph.", show_default=False)],
+    query: Annotated[Path, typer.Argument(metavar="QUERY", help="A photograph, or a clip.", show_default=False)],
     gallery: Annotated[
         Path,
         typer.Argument(metavar="GALLERY_DIR", help="The folder to search, with those below it.", show_default=False),
@@ -22,8 +22,8 @@ def command(
         typer.Option(
             "--network",
             "-n",
-            help="A checkpoint of 'l2caf train retrieval', or any name from 'l2caf networks': of a classifier the"
-            " pooled features are compared.",
+            help="A checkpoint of 'l2caf train', or any name from 'l2caf networks': of a classifier the pooled features"
+            " are compared. Clips need one of 'l2caf train video'.",
             rich_help_panel=options.NETWORK,
         ),
     ] = options.DEFAULT_NETWORK,
@@ -53,12 +53,12 @@ def command(
     out: options.Out = options.DEFAULT_OUT,
     as_json: options.Json = False,
 ) -> int:
-    """Find the pictures most like one, and show what in either speaks for the match.
+    """Find the pictures, or clips, most like one, and show what in either speaks for the match.
 
     For each pair: what in the query makes it like the neighbour, and what in
     the neighbour makes it like the query. The folder gets the figure, a JSON
     file, and the index of the gallery, which is used again while its files are
-    the same.
+    the same. Of clips it also tells which frame weighs how much.
 
     \b
     [bold]Examples[/bold]
@@ -66,6 +66,7 @@ def command(
     l2caf match bird.jpg birds/ \\
         --network out/embedding.safetensors --top 8
     l2caf match bird.jpg birds/ --contrast 1:3 --signed
+    l2caf match turn.mp4 turns/ --network out/clips.safetensors
     """
     from ..rendering.style import Style
     from ..tasks.match import MatchRequest, match_pictures
@@ -91,12 +92,24 @@ def command(
         return 0
     console = terminal.output()
     matches = result.matches
-    heads = ["#", matches.unit, "picture", "outcome"]
-    rows = [[str(pair.rank), f"{pair.score:.4g}", pair.name, str(pair.of_query.outcome)] for pair in matches.pairs]
+    moving = any(pair.of_query.frames for pair in matches.pairs)
+    heads = ["#", matches.unit, "clip" if moving else "picture", *(["frame"] if moving else []), "outcome"]
+    rows = [
+        [str(pair.rank), f"{pair.score:.4g}", pair.name, *_frame(pair.of_query.frames), str(pair.of_query.outcome)]
+        for pair in matches.pairs
+    ]
     console.print(terminal.table(heads, rows, right=["#", matches.unit]))
     console.print(f"compared, by {matches.unit}: {result.compares}", highlight=False, markup=False)
     console.print(str(result.picture), highlight=False, soft_wrap=True)
     return 0
+
+
+def _frame(weights: tuple[float, ...]) -> list[str]:
+    """Which frame of the query weighs most; nothing where it is no clip, "none" where no frame alone speaks for it."""
+    if not weights:
+        return []
+    most = max(weights)
+    return [f"{weights.index(most) + 1} of {len(weights)} ({most:.0%})" if most > 0 else "none"]
 
 
 def _ranks(text: str | None) -> tuple[int, int] | None:

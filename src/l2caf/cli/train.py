@@ -1,4 +1,4 @@
-"""`l2caf train`: make networks from labelled pictures; one command per recipe, with the recipe's fields as options."""
+"""`l2caf train`: make networks from labelled pictures or clips; one command per recipe, its fields as options."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from ..datasets import trainable
+from ..errors import InputError
 from ..training import RECIPES
-from ..training.recipe import STEPS, Recipe
+from ..training.recipe import BATCH, STEPS, Recipe
 from . import common, options, terminal
 
 if TYPE_CHECKING:
     from ..table import Entry
     from ..tasks.train import Trained
+
+
+Precision = Annotated[
+    str | None,
+    typer.Option(help="As in Lightning Fabric: 32-true, bf16-mixed, 16-mixed.", rich_help_panel=options.NETWORK),
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option(help="The longest that training may take, counted from its first iteration.", rich_help_panel=STEPS),
+]
 
 
 class _Recipes(common.Commands):
@@ -41,12 +52,13 @@ group = typer.Typer(
 
 
 def _train() -> None:
-    """Train a network on labelled pictures.
+    """Train a network on labelled pictures or clips.
 
     \b
     [bold]Examples[/bold]
     l2caf train retrieval cub /data/CUB_200_2011 \\
         --loss triplet --out birds
+    l2caf train video turns/ --out turns-network
     """
 
 
@@ -69,13 +81,17 @@ def _command(entry: Entry) -> Any:
         for one in fields(recipe)
         if "help" in one.metadata
     ]
-    data, *shared = list(inspect.signature(_follow, eval_str=True).parameters.values())[1:]
+    follow = _follow_own if recipe.layout else _follow
+    shared = list(inspect.signature(follow, eval_str=True).parameters.values())[1:]
+    if recipe.layout and not recipe.demo:
+        shared = [one for one in shared if one.name != "demo"]
+    places = [one for one in shared if one.kind is not inspect.Parameter.KEYWORD_ONLY]
 
     def command(**given: Any) -> int:
         settings = {one.name: given.pop(one.name) for one in own}
-        return _follow(recipe(**settings), **given)
+        return follow(recipe(**settings), **given)
 
-    parameters = [data, shared[0], *own, *shared[1:]]
+    parameters = [*places, *own, *shared[len(places) :]]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     command.__doc__ = f"{entry.title}\n\n{inspect.cleandoc(recipe.about)}"
@@ -88,16 +104,8 @@ def _follow(
     root: Annotated[Path, typer.Argument(metavar="DIR", help="Path to the dataset.", show_default=False)],
     *,
     device: options.Device = "auto",
-    precision: Annotated[
-        str | None,
-        typer.Option(help="As in Lightning Fabric: 32-true, bf16-mixed, 16-mixed.", rich_help_panel=options.NETWORK),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            help="The longest that training may take, counted from its first iteration.", rich_help_panel=STEPS
-        ),
-    ] = None,
+    precision: Precision = None,
+    minutes: Minutes = None,
     out: options.Out = Path("l2caf-training"),
     as_json: options.Json = False,
 ) -> int:
@@ -109,6 +117,34 @@ def _follow(
     if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
         _show(trained, as_json=as_json)
     return 0
+
+
+def _follow_own(
+    recipe: Recipe,
+    root: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Folder or list of the data.", show_default=False)
+    ] = None,
+    *,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Train on clips of moving shapes, which are made in OUT.", rich_help_panel=BATCH),
+    ] = False,
+    device: options.Device = "auto",
+    precision: Precision = None,
+    minutes: Minutes = None,
+    out: options.Out = Path("l2caf-training"),
+    as_json: options.Json = False,
+) -> int:
+    """The same for a recipe that has a layout of its own."""
+    from ..tasks.train import demo_data
+
+    if demo == (root is not None):
+        raise InputError("Give either a folder of data or --demo, which makes its own.", field="demo")
+    with terminal.bar("starting") as progress:
+        root = demo_data(out, progress=progress) if root is None else root
+    return _follow(
+        recipe, recipe.layout, root, device=device, precision=precision, minutes=minutes, out=out, as_json=as_json
+    )
 
 
 def _show(trained: Trained, *, as_json: bool) -> None:

@@ -49,6 +49,10 @@ class DatasetEntry(Entry):
     halves: bool = False
 
 
+CLIPS = DatasetEntry("clips", "one sub-folder of clips per class, or a list of clips", "l2caf.datasets.clips:read")
+"""What networks for clips are trained on. No layout of pictures, so it is not offered where pictures are asked for."""
+
+
 LAYOUTS = Table(
     "dataset",
     DatasetEntry("imagenet", "ImageNet", "l2caf.datasets.imagenet:read", own_classes=False),
@@ -67,7 +71,7 @@ def read(kind: str, root: str | os.PathLike[str], **options: Any) -> Dataset:
     Traceback (most recent call last):
     l2caf.errors.DatasetError: '/nowhere' does not exist; give the folder that holds one sub-folder per class.
     """
-    reader = LAYOUTS[kind].load()
+    reader = (CLIPS if kind == CLIPS.key else LAYOUTS[kind]).load()
     known = list(inspect.signature(reader).parameters)[1:]
     for option in options:
         if option not in known:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from PIL import Image
@@ -35,6 +35,13 @@ class Prepares(Protocol):
     """Whatever makes a photograph ready for a network: a preprocessing, or a whole Model."""
 
     def prepare(self, image: Image.Image) -> Prepared: ...
+
+
+@runtime_checkable
+class PreparesFiles(Protocol):
+    """Whatever opens files itself, since they are no photographs: clips for a network that takes clips."""
+
+    def prepare_file(self, path: Path) -> Prepared: ...
 
 
 class _Loaded(NamedTuple):
@@ -97,7 +104,7 @@ class Batch:
 
 def batches(
     samples: Sequence[Sample],
-    prepares: Prepares,
+    prepares: Prepares | PreparesFiles,
     size: int,
     *,
     workers: int | None = None,
@@ -117,7 +124,7 @@ def batches(
 
 def read_ahead(
     stretches: Sequence[Sequence[Sample]],
-    prepares: Prepares,
+    prepares: Prepares | PreparesFiles,
     *,
     workers: int | None = None,
     pictures: bool = False,
@@ -130,7 +137,7 @@ def read_ahead(
 
 
 def _batches(
-    stretches: Sequence[Sequence[Sample]], prepares: Prepares, *, workers: int, pictures: bool
+    stretches: Sequence[Sequence[Sample]], prepares: Prepares | PreparesFiles, *, workers: int, pictures: bool
 ) -> Generator[Batch, None, None]:
     samples = [sample for stretch in stretches for sample in stretch]
     size = max((len(stretch) for stretch in stretches), default=0)
@@ -142,7 +149,7 @@ def _batches(
 
 
 def _in_background(
-    samples: Sequence[Sample], prepares: Prepares, *, size: int, workers: int, pictures: bool
+    samples: Sequence[Sample], prepares: Prepares | PreparesFiles, *, size: int, workers: int, pictures: bool
 ) -> Generator[_Loaded | str, None, None]:
     if workers == 0:
         yield from (_load(sample, prepares, pictures) for sample in samples)
@@ -162,11 +169,14 @@ def _in_background(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _load(sample: Sample, prepares: Prepares, pictures: bool) -> _Loaded | str:
+def _load(sample: Sample, prepares: Prepares | PreparesFiles, pictures: bool) -> _Loaded | str:
     """What the network sees of a sample, or the sentence that says why it cannot be read."""
     try:
-        image, boxes = open_sample(sample)
-        seen = prepares.prepare(image)
+        if isinstance(prepares, PreparesFiles):
+            seen, boxes = prepares.prepare_file(sample.path), sample.boxes
+        else:
+            image, boxes = open_sample(sample)
+            seen = prepares.prepare(image)
         mapped = np.zeros((0, 4)) if seen.crop is None else seen.crop.to_input(boxes)
     except L2cafError as error:
         return str(error)

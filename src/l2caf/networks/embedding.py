@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +47,7 @@ class EmbeddingConfig:
         return json_text(asdict(self), indent=2).rstrip()
 
     @classmethod
-    def from_json(cls, text: str) -> EmbeddingConfig:
+    def from_json(cls, text: str) -> Self:
         """Read what `as_json` wrote; fields of later versions are left aside."""
         document = json.loads(text)
         known = {one.name for one in fields(cls)}
@@ -103,13 +103,14 @@ class EmbeddingNetwork(nn.Module):
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network without its classifier: image → map."""
+    """A network without its classifier: image → map; `layer` is where it ends, if that is not its last one."""
 
     name: str
     trunk: nn.Module
     channels: int
     channels_last: bool
     preprocessing: Preprocessing
+    layer: str = ""
 
 
 def load_backbone(name: str, *, pretrained: bool = True) -> Backbone:

@@ -17,6 +17,7 @@ from .weights import read_header
 LOADERS = Table(
     "kind of checkpoint",
     Entry("embedding", "a retrieval network", "l2caf.networks.embedding:load_embedding"),
+    Entry("clips", "a retrieval network for clips", "l2caf.networks.clip_embedding:load_clip_embedding"),
 )
 
 
@@ -42,6 +43,6 @@ class Checkpoint(Source):
             name="FILE.safetensors",
             source="your own",
             parameters=None,
-            needs="a checkpoint of 'l2caf train retrieval'",
+            needs="a checkpoint of 'l2caf train'",
             description="a retrieval network, as out/embedding.safetensors",
         )

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from ..clips import ClipInput
 from ..errors import InputError, L2cafError, LayerError, NetworkError, first_line
 from ..explanation import explain
 from ..heatmap import Heatmap
@@ -24,6 +26,7 @@ from ..recording.inputs import Select
 from ..transforms import readable
 from .class_names import Prediction, class_index, class_name, prediction_of, predictions
 from .classifier import without_classifier
+from .clip_preparation import ClipPreparation
 from .identity import code_of, construction_of, hash_of, own_code_of, preprocessing_of, weights_of
 
 Photograph = str | os.PathLike[str] | Image.Image
@@ -44,6 +47,7 @@ class Model:
     weights      "trained" and "random" where that is known; "as given" where the user brought them
     built_by     the user's function that returned it, whose code decides what it is
     compares     of an embedding: what its numbers are, in words
+    clip         how it takes clips; None of a network for single pictures, and where nobody said
     assumed      what nobody said and was taken for granted, in words: of the "preprocessing", of the "output"
 
     >>> from l2caf.preprocessing import Preprocessing
@@ -64,6 +68,7 @@ class Model:
     built_by: object = field(default=None, repr=False)
     compares: str = ""
     assumed: Mapping[str, str] = field(default_factory=dict)
+    clip: ClipInput | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.network, nn.Module) or not callable(self.preprocess):
@@ -189,8 +194,11 @@ class Model:
         """Show where the network looked in photographs: one or several, paths or PIL images.
 
         `options` are those of `l2caf.explain`. The heatmap knows the photographs and what of them the network saw, so
-        that `heatmap.save("where.png")` draws on the whole photograph, in the right place.
+        that `heatmap.save("where.png")` draws on the whole photograph, in the right place. A network for clips takes
+        clips: paths of files, or of folders of frames.
         """
+        if self.clip is not None:
+            return self._explain_clips(photographs, objective, options)
         several = [photographs] if isinstance(photographs, str | os.PathLike | Image.Image) else [*photographs]
         if not several:
             raise InputError("There are no photographs to explain: give at least one.")
@@ -213,6 +221,17 @@ class Model:
         if isinstance(found, tuple):  # several layers, or several calls of one
             return tuple(replace(one, **known) for one in found)  # type: ignore[return-value]
         return replace(found, **known)
+
+    def _explain_clips(self, clips: Any, objective: Any, options: Mapping[str, Any]) -> Heatmap:
+        assert self.clip is not None
+        several = [clips] if isinstance(clips, str | os.PathLike) else [*clips]
+        if not several or not all(isinstance(one, str | os.PathLike) for one in several):
+            raise InputError(f"{self.name} takes clips: give their paths, or give l2caf.explain a tensor of frames.")
+        prepare = ClipPreparation(self.preprocess, self.clip)
+        made = [prepare.prepare_file(Path(one)) for one in several]
+        found = explain(self.network, self.batch([one.input for one in made]), objective=objective, **options)
+        crops = tuple(one.crop for one in made if one.crop is not None)
+        return replace(found, class_names=self.class_names, crops=crops if len(crops) == len(made) else None)
 
     def run(
         self,

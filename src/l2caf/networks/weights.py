@@ -97,7 +97,7 @@ def read_header(path: str | Path) -> Header:
         return Header(_loader_beside(text), text)
     raise WeightsError(
         f"{path.name} holds weights, but not what network they are for: give the network by its name and this file as"
-        " its weights, or take a checkpoint of 'l2caf train retrieval'.",
+        " its weights, or take a checkpoint of 'l2caf train'.",
         field="network",
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..datasets.dataset import Sample
-from ..datasets.loading import Bad, Batch, Prepares
+from ..datasets.loading import Bad, Batch, Prepares, PreparesFiles
 from ..errors import InputError, OutputError
 from ..progress import Progress, silent
 from ..runs.executor import Executor, rows_of
@@ -67,9 +67,13 @@ class Embedding(Work):
 
     output: str | int | None = None
 
-    def seen_by(self, model: Model) -> Prepares:
-        """As the network's own preprocessing has it."""
-        return model.preprocess
+    def seen_by(self, model: Model) -> Prepares | PreparesFiles:
+        """As the network's own preprocessing has it; a network for clips is shown clips."""
+        if model.clip is None:
+            return model.preprocess
+        from ..networks.clip_preparation import ClipPreparation
+
+        return ClipPreparation(model.preprocess, model.clip)
 
     def measure(self, model: Model, batch: Batch) -> list[ImageVector | Unusable]:
         """One row per picture; one whose vector is not finite is named with the reason."""

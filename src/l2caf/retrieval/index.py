@@ -274,9 +274,10 @@ def _stamp(named: dict[str, Path]) -> str:
     digest = hashlib.sha256()
     for name, file in named.items():
         digest.update(os.fsencode(f"{name}\0{file.resolve()}\0"))
-        try:
-            about = file.stat()
-        except OSError:  # a link to nothing: it is named when it is to be read
-            continue
-        digest.update(f"{about.st_size} {about.st_mtime_ns} {about.st_ino}\n".encode())
+        for one in sorted(file.iterdir()) if file.is_dir() else [file]:  # a folder of frames is one clip
+            try:
+                about = one.stat()
+            except OSError:  # a link to nothing: it is named when it is to be read
+                continue
+            digest.update(f"{about.st_size} {about.st_mtime_ns} {about.st_ino}\n".encode())
     return digest.hexdigest()

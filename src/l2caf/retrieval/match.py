@@ -1,4 +1,4 @@
-"""Why do these two match: the neighbours of a picture, and for each pair what in either speaks for the other.
+"""Why do these two match: the neighbours of a picture or clip, and for each pair what in either speaks for the other.
 
 A position p of the layer's map adds (W a_p) · t / P to the inner product of the raw embedding e with a vector t, where
 what follows the map is affine; so the filter that raises e · t most is exactly that, up to its length. For a neighbour
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +25,32 @@ from ..heads.head import Head
 from ..heatmap import Heatmap
 from ..images import open_image
 from ..methods.attention_filter import AttentionFilter
+from ..networks.clip_preparation import ClipPreparation
 from ..networks.model import Model
 from ..objectives.output import Similarity
+from ..preprocessing import Input
 from ..progress import Progress, silent
 from ..solution import Outcome
+from ..solvers.auto import Auto
+from ..solvers.riemannian import Riemannian
 from .embed import Vectors, on_sphere
 from .index import Gallery
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One map on one picture: `heat` is signed, in [-1, 1]; what speaks for is positive."""
+    """One map on one picture: `heat` is signed, in [-1, 1]; what speaks for is positive.
+
+    On a clip it is one per frame, (T, H, W), and `frames` tells how much each frame weighs, 1 in all.
+    """
 
     heat: npt.NDArray[np.float32] = field(repr=False)
     outcome: Outcome
+    frames: tuple[float, ...] = ()
+
+    def frame(self, number: int) -> Seen:
+        """The map on one frame of a clip."""
+        return Seen(self.heat[number], self.outcome)
 
     @property
     def empty(self) -> bool:
@@ -59,9 +72,14 @@ class Pair:
     file: Path
     name: str
     score: float
-    view: Image.Image = field(repr=False)
+    views: tuple[Image.Image, ...] = field(repr=False)  # one, or of a clip one per frame
     of_query: Seen
     of_neighbour: Seen
+
+    @property
+    def view(self) -> Image.Image:
+        """What the network sees of the neighbour; of a clip, its first frame."""
+        return self.views[0]
 
     @property
     def group(self) -> str:
@@ -87,12 +105,17 @@ class Matches:
     """A query and its nearest neighbours, nearest first."""
 
     query: Path
-    view: Image.Image = field(repr=False)
+    views: tuple[Image.Image, ...] = field(repr=False)  # one, or of a clip one per frame
     pairs: tuple[Pair, ...]
     contrast: Contrast | None
     network: str
     layer: str
     normalized: bool
+
+    @property
+    def view(self) -> Image.Image:
+        """What the network sees of the query; of a clip, its first frame."""
+        return self.views[0]
 
     @property
     def unit(self) -> str:
@@ -117,8 +140,8 @@ def match(
     """
     if top < 1:
         raise InputError(f"{top} asks for no neighbour: give 1 or more.", field="top")
-    image = open_image(query)
-    with model.run([model.prepare(image).input], layer=layer, output=output) as recording:
+    asked = _opened(model, query)
+    with model.run([asked.input], layer=layer, output=output) as recording:
         head = recording.head
         raw = recording.output.float().cpu().numpy()
         every, scores = _neighbours(gallery, query, raw)
@@ -129,18 +152,16 @@ def match(
         for done, target in enumerate(targets, start=1):
             of_query.append(_seen(head, target)[0])
             progress("explaining", done, len(targets))
-        images = [open_image(gallery.file(place)) for place in places]
+        found_there = [_opened(model, gallery.file(place)) for place in places]
         back = (on_sphere(raw) if model.normalized else raw)[0] - centre
-        of_neighbours = _seen(
-            model.run([model.prepare(one).input for one in images], layer=layer, output=output).head, back
-        )
+        of_neighbours = _seen(model.run([one.input for one in found_there], layer=layer, output=output).head, back)
         pairs = tuple(
             Pair(
                 rank=number + 1,
                 file=gallery.file(place),
                 name=gallery.index.names[place],
                 score=score,
-                view=model.view(images[number]),
+                views=found_there[number].views,
                 of_query=of_query[number],
                 of_neighbour=of_neighbours[number],
             )
@@ -152,7 +173,22 @@ def match(
             one, other = (gallery.index.vectors[every[rank - 1]] for rank in ranks)
             found = Contrast(*ranks, gallery.index.names[every[ranks[1] - 1]], _seen(head, one - other)[0])
     layer_name = str(head.layer.name)
-    return Matches(query, model.view(image), pairs, found, model.name, layer_name, model.normalized)
+    return Matches(query, asked.views, pairs, found, model.name, layer_name, model.normalized)
+
+
+class _Opened(NamedTuple):
+    """What the network is given, and the sharp pictures of it."""
+
+    input: Input
+    views: tuple[Image.Image, ...]
+
+
+def _opened(model: Model, path: Path) -> _Opened:
+    if model.clip is not None:
+        clip = ClipPreparation(model.preprocess, model.clip).open(path)
+        return _Opened(clip.input, clip.views)
+    made = model.prepare(open_image(path))
+    return _Opened(made.input, (made.view,))
 
 
 def _neighbours(gallery: Gallery, query: Path, raw: Vectors) -> tuple[list[int], list[float]]:
@@ -176,11 +212,18 @@ def _centre(vectors: Vectors) -> Vectors:
     return vectors.mean(axis=0) if len(vectors) > 1 else np.zeros_like(vectors[0])
 
 
+def _solver(head: Head) -> Auto:
+    """Behind an LSTM the search for other valleys takes seven times as long, and comes back to the same filter."""
+    return Auto() if head.layout.frames is None else Auto(Riemannian(exploring=0))
+
+
 def _seen(head: Head, target: Vectors) -> list[Seen]:
     """The maps of a batch for one target."""
-    heatmap: Heatmap = AttentionFilter(Similarity(torch.from_numpy(target))).on(head)
+    heatmap: Heatmap = AttentionFilter(Similarity(torch.from_numpy(target)), solver=_solver(head)).on(head)
     heats = heatmap.signed.cpu().float().numpy()
-    return [Seen(heat, heatmap.solved.outcomes(index)[0]) for index, heat in enumerate(heats)]
+    moving = "frame" in heatmap.axes or len(heatmap.size) == 3
+    weights = heatmap.frame_weights.tolist() if moving else [()] * len(heats)
+    return [Seen(heat, heatmap.solved.outcomes(index)[0], tuple(weights[index])) for index, heat in enumerate(heats)]
 
 
 def _contrasted(pairs: tuple[Pair, ...], names: list[str], asked: tuple[int, int] | None) -> tuple[int, int] | None:

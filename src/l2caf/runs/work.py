@@ -18,7 +18,7 @@ from .rows import FILES, Identity, Row, Unusable
 
 if TYPE_CHECKING:
     from ..datasets.dataset import Sample
-    from ..datasets.loading import Batch, Prepares
+    from ..datasets.loading import Batch, Prepares, PreparesFiles
     from ..networks.model import Model
 
 
@@ -78,7 +78,7 @@ class Work(abc.ABC):
         return Built(self, model)
 
     @abc.abstractmethod
-    def seen_by(self, model: Model) -> Prepares:
+    def seen_by(self, model: Model) -> Prepares | PreparesFiles:
         """How pictures reach the network."""
 
     @abc.abstractmethod
@@ -114,7 +114,7 @@ class Built:
         return self.work
 
     @property
-    def view(self) -> Prepares:
+    def view(self) -> Prepares | PreparesFiles:
         """How pictures reach the network."""
         return self.work.seen_by(self.model)
 

@@ -1,15 +1,17 @@
-"""The pictures most like one, and one figure of why: the query above, its neighbours below."""
+"""The pictures, or clips, most like one, and one figure of why: the query above, its neighbours below."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from ..clips import SUFFIXES as CLIPS
+from ..datasets.clips import clips_in
 from ..errors import InputError
 from ..files import cut_name, write_json
 from ..images import open_image, save_picture
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ..networks.model import Model
     from ..retrieval.match import Matches, Pair, Seen
 
+MOST_FRAMES = 4  # of a clip in the figure
 _NUMBER = re.compile(r"^\d+[._ -]+")
 
 
@@ -106,14 +109,10 @@ def match_pictures(
     skipped: Skipped = unheard,
 ) -> MatchResult:
     """Search the gallery, explain every match, and write the figure; `model` gives embeddings."""
-    open_image(request.query)  # a query that is no picture is told before a gallery is embedded
-    files, refused = gathered([request.gallery], out=request.out)
-    if refused or not files:
-        raise (
-            refused[0].error
-            if refused
-            else InputError(f"'{request.gallery}' holds no pictures but our own: give another.")
-        )
+    moving = _is_clip(request.query)
+    if not moving:  # what is no picture is told before a network is loaded and a gallery embedded
+        open_image(request.query)
+        files = _searched(request, moving=False)
     ready_folder(request.out)
 
     from ..retrieval.embed import Embedding
@@ -121,6 +120,10 @@ def match_pictures(
     from ..retrieval.match import match
 
     model = (model or request.network.load(progress)).as_embedding()
+    if moving != (model.clip is not None) and request.query.suffix.lower() != ".gif":  # which may be either
+        raise _other_kind(request.query, model.name, moving=moving)
+    if model.clip is not None:
+        files = _searched(request, moving=True)
     spec = RunSpec.of(Embedding(request.network.select), request.network.spec(embedding=True), loaded=model)
     found = open_gallery(request.gallery, files, spec, cache=request.out / CACHE, executor=executor, progress=progress)
     failed = tuple(Failed(found.files[bad.name], InputError(bad.message)) for bad in found.bad)
@@ -137,14 +140,53 @@ def match_pictures(
         progress=progress,
     )
     name = f"{cut_name(request.query.stem, LONGEST_STEM)}-match"
-    picture = save_picture(sheet(matches, request.style), request.out / f"{name}.png")
+    drawn = sheet(matches, request.style) if model.clip is None else sheet_of_clips(matches, request.style)
+    picture = save_picture(drawn, request.out / f"{name}.png")
     result = MatchResult(matches, len(found.index), failed, picture, model.compares, model.assumed)
     write_json(request.out / f"{name}.json", result.as_dict(), indent=2)
     return result
 
 
+def _is_clip(path: Path) -> bool:
+    """Whether a query is a clip whatever the network: a folder of frames, or a file of moving pictures."""
+    return path.is_dir() or path.suffix.lower() in CLIPS - {".gif"}
+
+
+def _other_kind(query: Path, network: str, *, moving: bool) -> InputError:
+    if moving:
+        what = "is a folder, which is a clip if it holds its frames" if query.is_dir() else "is a clip"
+        return InputError(
+            f"'{query}' {what}, and {network} takes single pictures: give a network for clips, such as a checkpoint"
+            " of 'l2caf train video'.",
+            field="network",
+        )
+    return InputError(f"{network} takes clips, and '{query}' is a picture: give a clip, or a folder of frames.")
+
+
+def _searched(request: MatchRequest, *, moving: bool) -> list[Path]:
+    """The files of the gallery, but for our own."""
+    if moving:
+        home = request.out.resolve()
+        if not request.gallery.is_dir():
+            raise InputError(f"'{request.gallery}' is no folder: give the folder of the clips to compare with.")
+        files = [file for file in clips_in(request.gallery) if not file.resolve().is_relative_to(home)]
+    else:
+        files, refused = gathered([request.gallery], out=request.out)
+        if refused:
+            raise refused[0].error
+    if not files:
+        raise InputError(f"'{request.gallery}' holds no {'clips' if moving else 'pictures'} but our own: give another.")
+    return files
+
+
 def _entry(seen: Seen) -> dict[str, Any]:
-    return {"outcome": str(seen.outcome), "box": box_of(seen.heat)}
+    if not seen.frames:
+        return {"outcome": str(seen.outcome), "box": box_of(seen.heat)}
+    frames = [
+        {"frame": number, "weight": round(weight, 4), "box": box_of(heat)}
+        for number, (weight, heat) in enumerate(zip(seen.frames, seen.heat, strict=True))
+    ]
+    return {"outcome": str(seen.outcome), "frames": frames}
 
 
 def sheet(matches: Matches, style: Style, *, cell_height: int = 288) -> Image.Image:
@@ -173,6 +215,58 @@ def sheet(matches: Matches, style: Style, *, cell_height: int = 288) -> Image.Im
         cell_height=cell_height,
         legend=style.legend,
     )
+
+
+def sheet_of_clips(matches: Matches, style: Style, *, cell_height: int = 200) -> Image.Image:
+    """Draw all pairs of clips, one below the other: the frames of the query to the left, of the neighbour to the right.
+
+    Above each frame stands how much it weighs; of many frames, the heaviest are shown.
+    """
+    rows: list[list[Cell]] = []
+    titles: list[list[str]] = []
+    labels: list[str] = []
+    for pair in matches.pairs:
+        cells: list[Cell] = []
+        words: list[str] = []
+        for who, seen, views in (("query", pair.of_query, matches.views), ("neighbour", pair.of_neighbour, pair.views)):
+            for number in _heaviest(seen.frames):
+                cells.append(_drawn(seen.frame(number), views[number], style))
+                words.append(f"{who}, frame {number + 1}: {seen.frames[number]:.0%}")
+        rows.append(cells)
+        titles.append(words)
+        labels.append(_title(pair, matches.unit))
+    if matches.contrast is not None and not matches.contrast.seen.outcome.shows_nothing:
+        seen = matches.contrast.seen
+        shown = _heaviest(seen.frames)
+        rows.append([overlay(matches.views[number], seen.heat[number], signed=True) for number in shown])
+        titles.append([f"query, frame {number + 1}: {seen.frames[number]:.0%}" for number in shown])
+        labels.append(_contrast_title(matches))
+    caption = [
+        "left: what in the query makes it like that neighbour, right: what in the neighbour makes it like the query,"
+        " each beyond what all of the gallery shares; per cent: how much the frame weighs",
+        f"{matches.network}, layer {matches.layer}",
+    ]
+    return grid(
+        rows,
+        titles=titles,
+        row_labels=labels,
+        heading=f"Why does {matches.query.name} match?",
+        caption="  ·  ".join(caption),
+        cell_height=cell_height,
+        legend=style.legend,
+    )
+
+
+def _heaviest(weights: Sequence[float]) -> list[int]:
+    """The frames that are shown, in order of time: all, or the heaviest of many.
+
+    >>> _heaviest([0.1, 0.2, 0.1, 0.1, 0.2, 0.1, 0.2])
+    [0, 1, 4, 6]
+    """
+    if len(weights) <= MOST_FRAMES:
+        return list(range(len(weights)))
+    ranked = sorted(range(len(weights)), key=lambda number: -weights[number])
+    return sorted(ranked[:MOST_FRAMES])
 
 
 def folder_title(group: str) -> str:

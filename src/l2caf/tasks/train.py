@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from .. import datasets
 from ..errors import InputError
+from ..files import write_json
 from ..progress import Progress, silent
 from ..training.recipe import Recipe
+from .moving_shapes import KINDS, write_clips
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
     from ..training.job import TrainingResult
 
 
+DEMO_CLIPS = 40  # of each kind, where the program makes its own
+
+
 @dataclass(frozen=True)
 class TrainRequest:
     """A recipe, and what it learns from.
 
-    dataset, root  a layout by name, and where it lies
+    dataset, root  a layout by name, and where it lies; of a recipe with a layout of its own, that one
     out            the folder for the network and its log; a run that was stopped goes on there
     precision      as Lightning Fabric has it; None for that of the device
     minutes        at most, from the first iteration on
@@ -35,7 +40,13 @@ class TrainRequest:
     minutes: float | None = None
 
     def __post_init__(self) -> None:
-        if self.dataset not in datasets.trainable():
+        if self.recipe.layout:
+            if self.dataset != self.recipe.layout:
+                raise InputError(
+                    f"A {self.recipe.name} network is trained on {self.recipe.layout}, not on {self.dataset!r}.",
+                    field="dataset",
+                )
+        elif self.dataset not in datasets.trainable():
             raise InputError(
                 f"A {self.recipe.name} network cannot be trained on {self.dataset!r}: take one of "
                 f"{datasets.trainable().words()}.",
@@ -44,7 +55,7 @@ class TrainRequest:
 
     def read(self) -> Dataset:
         """The pictures; of a layout with halves the first, since the second is what results are measured on."""
-        if datasets.trainable()[self.dataset].halves:
+        if not self.recipe.layout and datasets.trainable()[self.dataset].halves:
             return datasets.read(self.dataset, self.root, half="first")
         return datasets.read(self.dataset, self.root)
 
@@ -59,6 +70,18 @@ class Trained:
         """The document: all of log.json but the losses, one for each iteration."""
         logged = {name: value for name, value in self.result.as_dict().items() if name != "losses"}
         return {"checkpoint": str(self.result.checkpoint), **logged}
+
+
+def demo_data(out: Path, *, progress: Progress = silent) -> Path:
+    """Make clips of moving shapes in the folder of a run, unless they are there, and give the folder they are in."""
+    folder = out / "clips"
+    done = folder / ".made.json"  # what a run that was stopped left behind is made again
+    if not done.is_file():
+        total = DEMO_CLIPS * len(KINDS)
+        for number, _ in enumerate(write_clips(folder, each=DEMO_CLIPS), start=1):
+            progress("making clips", number, total)
+        write_json(done, {"kinds": KINDS, "each": DEMO_CLIPS})
+    return folder
 
 
 def train_network(request: TrainRequest, *, progress: Progress = silent) -> Trained:

@@ -15,5 +15,10 @@ RECIPES = Table(
         "Train a network whose embeddings find pictures of the same class.",
         "l2caf.training.retrieval.recipe:RetrievalRecipe",
     ),
+    Entry(
+        "video",
+        "Train a recurrent network whose embeddings find clips of the same class.",
+        "l2caf.training.video.recipe:VideoRecipe",
+    ),
 )
 """What can be trained, by the name of its command."""

@@ -45,6 +45,8 @@ class Recipe(ABC):
     """What is trained, and how: a frozen dataclass whose fields made by `option` are those of its command.
 
     name    key in RECIPES
+    layout  the one kind of data that it learns from; empty where its command is told the layout
+    demo    whether there is data to try it with, which the program makes itself
     about   what its command's help says after the first line
 
     >>> @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Recipe(ABC):
     """
 
     name: ClassVar[str]
+    layout: ClassVar[str] = ""
+    demo: ClassVar[bool] = False
     about: ClassVar[str] = ""
 
     @property

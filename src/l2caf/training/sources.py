@@ -9,10 +9,11 @@ import math
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..datasets import Dataset, Sample
-from ..errors import DatasetError, L2cafError
+from ..errors import DatasetError, ExtraError, L2cafError
 from ..images import open_image
 from ..preprocessing import Preprocessing, resampling
 from ..progress import Progress, silent
@@ -30,6 +31,13 @@ from .kept import current
 LARGEST_IN_MEMORY = 4 << 30  # bytes of stored maps; more than that goes to a file
 NOTED = 16  # pictures after which it is written down that they are whole
 TOGETHER = 32  # views that run through the frozen part at once
+
+
+class Shown(Protocol):
+    """How pictures, or clips, reach the network: numbered views of each."""
+
+    def of(self, path: Path, numbers: Iterable[int], *, key: tuple[int, ...]) -> Tensor:
+        """The views of these numbers of what lies at a path, (V, …); the same key and number give the same view."""
 
 
 class FeatureSource(ABC):
@@ -49,24 +57,28 @@ class FeatureSource(ABC):
         """For measuring: what the network sees when it is used."""
 
 
-def readable(dataset: Dataset) -> tuple[Dataset, Mapping[str, str]]:
+def readable(
+    dataset: Dataset, *, open_it: Callable[[Path], object] = open_image, noun: str = "picture"
+) -> tuple[Dataset, Mapping[str, str]]:
     """The dataset without pictures that cannot be read or have no label, and the sentences that say why."""
     if not len(dataset):
-        raise DatasetError(f"{dataset.name} has no pictures to train on: check the folder and the choice of classes.")
+        raise DatasetError(f"{dataset.name} has no {noun}s to train on: check the folder and the choice of classes.")
     with ThreadPoolExecutor(4) as pool:
-        faults = list(pool.map(_fault, dataset.samples))
+        faults = list(pool.map(lambda sample: _fault(sample, open_it), dataset.samples))
     kept = tuple(sample for sample, fault in zip(dataset.samples, faults, strict=True) if not fault)
     bad = {sample.name: fault for sample, fault in zip(dataset.samples, faults, strict=True) if fault}
     if not kept:
-        raise DatasetError(f"No picture of {dataset.name} can be read ({next(iter(bad.values()))}).")
+        raise DatasetError(f"No {noun} of {dataset.name} can be read ({next(iter(bad.values()))}).")
     return replace(dataset, samples=kept), bad
 
 
-def _fault(sample: Sample) -> str:
+def _fault(sample: Sample, open_it: Callable[[Path], object]) -> str:
     if sample.label is None:
         return "it has no label, so it belongs to no class"
     try:
-        open_image(sample.path)
+        open_it(sample.path)
+    except ExtraError:  # what is missing is no fault of the file
+        raise
     except L2cafError as error:
         return str(error)
     return ""
@@ -118,7 +130,7 @@ class LivePictures(FeatureSource):
 
 def store_features(
     samples: Sequence[Sample],
-    views: Views,
+    views: Shown,
     count: int,
     *,
     lower: Callable[[Tensor], Tensor],
@@ -149,14 +161,13 @@ def store_features(
 
 
 def _in_order(
-    samples: Sequence[Sample], views: Views, count: int, *, seed: int, plain_only: frozenset[int], start: int = 0
+    samples: Sequence[Sample], views: Shown, count: int, *, seed: int, plain_only: frozenset[int], start: int = 0
 ) -> Iterator[tuple[int, Tensor]]:
     """The views of each picture, (V, 3, H, W), while the next ones are read."""
 
     def one(place: int) -> Tensor:
-        image = open_image(samples[place].path)
         numbers = range(1 if place in plain_only else count)
-        return torch.stack([views(image, number, key=(seed, place)) for number in numbers])
+        return views.of(samples[place].path, numbers, key=(seed, place))
 
     with ThreadPoolExecutor(_readers()) as pool:
         ahead = 2 * _readers()
@@ -201,6 +212,15 @@ class Views:
         if number % 2:
             seen = seen.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return self._normalise(seen)
+
+    def of(self, path: Path, numbers: Iterable[int], *, key: tuple[int, ...]) -> Tensor:
+        """Several views of a picture on disk, (V, 3, H, W)."""
+        image = open_image(path)
+        return torch.stack([self(image, number, key=key) for number in numbers])
+
+    def cut_out(self, image: Image.Image, key: tuple[int, ...]) -> torch.Tensor:
+        """A part of a picture as input; of pictures of one size, the same key gives the same part."""
+        return self._normalise(self._cut_out(image, key))
 
     def _cut_out(self, image: Image.Image, key: tuple[int, ...]) -> Image.Image:
         draw = np.random.default_rng(key)

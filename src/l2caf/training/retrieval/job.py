@@ -52,16 +52,14 @@ class Trainable(nn.Module):
 
 
 @dataclass(kw_only=True, eq=False)
-class RetrievalJob(Job):
-    """A retrieval network on its way.
+class EmbeddingJob(Job):
+    """Embeddings on their way, of pictures or of clips: batches of features in, a loss that compares embeddings.
 
-    module    what moves of `network`; `wrapped` is the same, as Fabric runs it in one process or several
+    module    what is trained; `wrapped` is the same, as Fabric runs it in one process or several
     train     places in the source of the pictures that the batches number
     """
 
     wrapped: Any
-    network: EmbeddingNetwork
-    config: EmbeddingConfig
     criterion: EmbeddingLoss
     source: FeatureSource
     train: Ints
@@ -80,6 +78,14 @@ class RetrievalJob(Job):
 
     def measure(self) -> Mapping[str, float]:
         return {self.score.key: self.held.recall(self.module)} if self.held else {}
+
+
+@dataclass(kw_only=True, eq=False)
+class RetrievalJob(EmbeddingJob):
+    """A retrieval network on its way; the module is what moves of `network`."""
+
+    network: EmbeddingNetwork
+    config: EmbeddingConfig
 
     def save(self, out: Path, run: Mapping[str, Any]) -> Path:
         return save_embedding(out / CHECKPOINT, self.network, replace(self.config, training=run))

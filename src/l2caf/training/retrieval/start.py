@@ -21,7 +21,7 @@ from .projection import pca
 ENOUGH = 4096  # pictures whose features tell the principal axes
 
 
-def check_classes(dataset: Dataset) -> None:
+def check_classes(dataset: Dataset, *, noun: str = "picture") -> None:
     """Refuse what has no pairs to learn from."""
     labels, counts = np.unique(labels_of(dataset.samples), return_counts=True)
     if len(labels) < 2:
@@ -29,7 +29,7 @@ def check_classes(dataset: Dataset) -> None:
     if counts.min() < 2:
         name = dataset.class_name(int(labels[counts.argmin()]))
         raise DatasetError(
-            f"The class '{name}' has one picture, which makes no pair: add pictures to it, or leave the class out."
+            f"The class '{name}' has one {noun}, which makes no pair: add {noun}s to it, or leave the class out."
         )
 
 

@@ -1,0 +1,1 @@
+"""Recurrent networks for clips: what is trained, and how."""
