@@ -3,6 +3,7 @@
 L2cafError
 ├── InputError              what was given cannot be explained
 │   ├── ImageError          a picture that cannot be read
+│   ├── ClipError           a clip that cannot be read
 │   ├── ClassError          a class that the network does not have
 │   ├── SampleError         a sample that is not in the batch
 │   └── DatasetError        a dataset with something missing or broken in it
@@ -46,6 +47,10 @@ class InputError(L2cafError, ValueError):
 
 class ImageError(InputError):
     """A picture that cannot be read."""
+
+
+class ClipError(InputError):
+    """A clip that cannot be read."""
 
 
 class ClassError(InputError):

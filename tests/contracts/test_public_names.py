@@ -32,9 +32,9 @@ def test_public_names() -> None:
 
 def test_public_packages_load_when_they_are_first_used() -> None:
     assert set(l2caf._ROOMS) == {
-        "boxes", "datasets", "deadline", "errors", "evaluation", "filters", "heatmap", "images", "localization",
-        "methods", "networks", "objectives", "preprocessing", "rendering", "reports", "retrieval", "runs", "solution",
-        "solvers", "tasks", "training",
+        "boxes", "clips", "datasets", "deadline", "errors", "evaluation", "filters", "heatmap", "images",
+        "localization", "methods", "networks", "objectives", "preprocessing", "rendering", "reports", "retrieval",
+        "runs", "solution", "solvers", "tasks", "training",
     }  # fmt: skip
     for name in l2caf._ROOMS:
         assert name in (l2caf.__doc__ or "")

@@ -9,7 +9,18 @@ import sys
 
 import l2caf
 
-FLOOR = ("errors", "files", "progress", "table", "deadline", "boxes", "localization", "images", "preprocessing")
+FLOOR = (
+    "errors",
+    "files",
+    "progress",
+    "table",
+    "deadline",
+    "boxes",
+    "localization",
+    "images",
+    "clips",
+    "preprocessing",
+)
 ROOMS = ("rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
     "solution",
