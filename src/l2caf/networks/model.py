@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from ..clips import ClipInput
 from ..errors import InputError, L2cafError, LayerError, NetworkError, first_line
 from ..explanation import explain
 from ..heatmap import Heatmap
@@ -42,6 +43,7 @@ class Model:
     weights      "trained" and "random" where that is known; "as given" where the user brought them
     built_by     the user's function that returned it, whose code decides what it is
     compares     of an embedding: what its numbers are, in words
+    clip         how it takes clips; None of a network for single pictures, and where nobody said
     assumed      what nobody said and was taken for granted, in words: of the "preprocessing", of the "output"
 
     >>> from l2caf.preprocessing import Preprocessing
@@ -62,6 +64,7 @@ class Model:
     built_by: object = field(default=None, repr=False)
     compares: str = ""
     assumed: Mapping[str, str] = field(default_factory=dict)
+    clip: ClipInput | None = None
 
     @property
     def input_size(self) -> tuple[int, int] | None:
@@ -124,7 +127,7 @@ class Model:
         if self.embedding:
             return self if self.compares else replace(self, compares="its embedding")
         network = unwrap(self.network)
-        grey = self._guarded(Image.new("RGB", (256, 256), "grey")).input
+        grey = self.ready(Image.new("RGB", (256, 256), "grey")).input
         taken = without_classifier(network, self.batch([grey]), classes=len(self.class_names))
         made = replace(self, network=network, class_names=(), embedding=True)
         if taken is None:
@@ -152,8 +155,17 @@ class Model:
     def prepare(self, image: Image.Image) -> Prepared:
         """A photograph as input (3, H, W), as a sharp picture of what the network sees, and where that lies on it."""
         image = as_photograph(image)
-        made = self._guarded(image)
+        made = self.ready(image)
         return made._replace(view=self.view(image))
+
+    def ready(self, image: Image.Image) -> Prepared:
+        """The same without the sharp picture, which costs more than the input: for films, where most are not shown."""
+        try:
+            return self.preprocess.prepare(image)
+        except L2cafError:
+            raise
+        except Exception as error:  # the user's own preprocessing may fail in any way
+            raise InputError(f"{self.name} cannot prepare this picture ({first_line(error)}).") from error
 
     def view(self, image: Image.Image) -> Image.Image:
         """The part of a photograph that the network sees, as sharp as the photograph is."""
@@ -184,7 +196,7 @@ class Model:
         if not several:
             raise InputError("There are no photographs to explain: give at least one.")
         opened = [as_photograph(one) for one in several]
-        prepared = [self._guarded(one) for one in opened]
+        prepared = [self.ready(one) for one in opened]
         sizes = {one.input.shape[1:] for one in prepared}
         if len(sizes) > 1:
             raise InputError(
@@ -247,14 +259,6 @@ class Model:
     def class_index(self, text: str) -> int:
         """The class that a person means, by number, name, or a part that only one name has."""
         return class_index(self.class_names, text, network=self.name)
-
-    def _guarded(self, image: Image.Image) -> Prepared:
-        try:
-            return self.preprocess.prepare(image)
-        except L2cafError:
-            raise
-        except Exception as error:  # the user's own preprocessing may fail in any way
-            raise InputError(f"{self.name} cannot prepare this picture ({first_line(error)}).") from error
 
 
 def devices() -> list[str]:

@@ -1,0 +1,73 @@
+"""The maps of a clip frame by frame: a heatmap with an axis of time, brought to the frames that the network saw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+if TYPE_CHECKING:
+    from .heatmap import Heatmap
+
+
+def frames_in(heatmap: Heatmap) -> int | None:
+    """How many frames the network saw of a clip; None of what is no clip."""
+    if "frame" in heatmap.axes:
+        return int(heatmap.weights.shape[heatmap.axes.index("frame")])
+    return heatmap.size[0] if len(heatmap.size) == 3 else None
+
+
+def filters_in_time(heatmap: Heatmap, index: int, frames: int) -> Tensor:
+    """One sample's filters with their sign, for each frame on the layer's grid: (maps, frames, rows, columns)."""
+    return _in_time(heatmap, _weights(heatmap, index), frames)
+
+
+def grids_in_time(heatmap: Heatmap, index: int, frames: int, *, signed: bool) -> Tensor:
+    """The same as they are shown: the largest magnitude of each map, over all frames, is 1."""
+    weights = _weights(heatmap, index)
+    shown = weights if signed else weights.clamp_min(0) if heatmap.keeps_sign else weights.abs()
+    grids = _in_time(heatmap, shown, frames)
+    largest = grids.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(grids.dtype).tiny)
+    return grids / largest[:, None, None, None]
+
+
+def maps_in_time(heatmap: Heatmap, index: int, frames: int, *, signed: bool) -> Tensor:
+    """The same at the size of the input: (maps, frames, height, width)."""
+    maps = (heatmap.signed if signed else heatmap.maps)[index].detach().float().cpu()
+    maps = maps if "map" in heatmap.axes else maps[None]
+    return maps if frames_in(heatmap) is not None else maps[:, None].expand(-1, frames, -1, -1)
+
+
+def frame_weights(heatmap: Heatmap, index: int, frames: int) -> Tensor:
+    """How much of one sample's filters lies on each frame, by its squares: (maps, frames), each map's summing to one.
+
+    Where the layer has fewer slots of time than there are frames, a slot's share is spread over its frames.
+
+    >>> from l2caf import Heatmap
+    >>> clip = Heatmap(torch.tensor([[[[1.0]], [[2.0]]]]), (4, 8, 8), "layer", "method")
+    >>> [round(weight, 3) for weight in frame_weights(clip, 0, 4)[0].tolist()]
+    [0.1, 0.175, 0.325, 0.4]
+    """
+    squares = _weights(heatmap, index).double().square().flatten(2).sum(dim=2)
+    if frames_in(heatmap) is None:
+        squares = squares.new_ones(len(squares), frames)
+    if squares.shape[1] != frames:
+        squares = interpolate(squares[None], size=frames, mode="linear")[0]
+    return squares / squares.sum(dim=1, keepdim=True).clamp_min(torch.finfo(squares.dtype).tiny)
+
+
+def _weights(heatmap: Heatmap, index: int) -> Tensor:
+    """(maps, *grid), the grid with slots of time where there are any; without, (maps, 1, rows, columns)."""
+    weights = heatmap.weights[index].detach().float().cpu()
+    weights = weights if "map" in heatmap.axes else weights[None]
+    return weights if frames_in(heatmap) is not None else weights[:, None]
+
+
+def _in_time(heatmap: Heatmap, weights: Tensor, frames: int) -> Tensor:
+    if weights.shape[1] == frames:
+        return weights
+    if weights.shape[1] == 1:  # of a map without an axis of time, or of a layer with one slot of it
+        return weights.expand(-1, frames, -1, -1)
+    return interpolate(weights[None], size=(frames, *weights.shape[2:]), mode="trilinear")[0]
