@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from .preprocessing import Crop
+from .rendering.drawn import Heat
+
 if TYPE_CHECKING:
     from .heatmap import Heatmap
 
@@ -38,6 +41,14 @@ def maps_in_time(heatmap: Heatmap, index: int, frames: int, *, signed: bool) -> 
     maps = (heatmap.signed if signed else heatmap.maps)[index].detach().float().cpu()
     maps = maps if "map" in heatmap.axes else maps[None]
     return maps if frames_in(heatmap) is not None else maps[:, None].expand(-1, frames, -1, -1)
+
+
+def heats_in_time(heatmap: Heatmap, index: int, which: int, *, signed: bool, crop: Crop | None) -> list[Heat]:
+    """One map of one clip, frame by frame, with all that is needed to draw it."""
+    frames = frames_in(heatmap) or 1
+    grids = grids_in_time(heatmap, index, frames, signed=signed)[which].numpy()
+    fine = maps_in_time(heatmap, index, frames, signed=signed)[which].numpy()
+    return [Heat(grid, map_, signed, crop) for grid, map_ in zip(grids, fine, strict=True)]
 
 
 def frame_weights(heatmap: Heatmap, index: int, frames: int) -> Tensor:

@@ -263,11 +263,16 @@ class Heatmap:
         a sample side by side; `index` picks one sample, `which` one map. A .pdf or .svg is a figure with lines and
         letters, its photograph at `dpi` pixels per inch. `legend` says whether the colours are explained; by default
         where there are two of them (`signed`), or several maps.
+
+        The maps of a clip become a film (.mp4, .gif) or, as any other picture, a strip of its moments. `image` is then
+        the frames that the network saw, (T, height, width, 3), a list of pictures or the path of a clip; `fps` how many
+        make a second, where they do not tell.
         """
         import numpy
 
         from .files import write_whole
         from .images import save_picture
+        from .rendering.clip import is_clip
         from .rendering.drawn import sheet_of
         from .rendering.vector import DPI, SUFFIXES, save_figure
 
@@ -276,6 +281,8 @@ class Heatmap:
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
+        if path.suffix.lower() == ".mp4" or (self._is_clip and (path.suffix.lower() == ".gif" or is_clip(image))):
+            return self._save_clip(path, image, index, which, signed=signed, preprocess=preprocess, **style)
         cells = self._cells(image, index, which, signed=signed, preprocess=preprocess)
         shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
         if path.suffix.lower() in SUFFIXES:
@@ -314,6 +321,42 @@ class Heatmap:
             ]
             for sample, under in zip(samples, images, strict=True)
         ]
+
+    @property
+    def _is_clip(self) -> bool:
+        return "frame" in self.axes or len(self.size) == 3
+
+    def _save_clip(
+        self,
+        path: Path,
+        frames: Any,
+        index: int | None,
+        which: int | None,
+        *,
+        signed: bool,
+        preprocess: Any,
+        **style: Any,
+    ) -> Path:
+        """Write a film, or a strip, of one map of one clip."""
+        from .frame_maps import frames_in, heats_in_time
+        from .preprocessing import crop_of
+        from .rendering.clip import save_clip
+        from .transforms import readable
+
+        count = frames_in(self)
+        if count is None:
+            raise InputError(f"A map with the axes {', '.join(self.axes[1:])} does not move: save it as .png or .npy.")
+        if index is None and len(self) > 1:
+            raise InputError(f"There are {len(self)} clips, and a film is of one: choose it with index=.")
+        (chosen,) = chosen_samples([index or 0], len(self))
+        self._one(chosen, which, signed=signed)  # says what is wrong with `which`
+
+        def heats(picture: Image | None) -> list[Heat]:
+            known = None if self.crops is None else self.crops[chosen]
+            crop = known if preprocess is None or picture is None else crop_of(readable(preprocess), picture)
+            return heats_in_time(self, chosen, which or 0, signed=signed, crop=crop)
+
+        return save_clip(path, frames, heats, count=count, signed=signed, **style)
 
     def _photograph(self, index: int) -> Image | None:
         """The photograph that the heatmap has of a sample."""

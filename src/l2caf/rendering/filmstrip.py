@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,9 +82,9 @@ def filmstrip(
     caption: str = "",
     signed: bool = False,
     cmap: str | None = None,
-    curve: Image.Image | None = None,
+    curve: Callable[[int], Image.Image] | None = None,
 ) -> Image.Image:
-    """Moments side by side: above the frame, below it the frame with each map, under all of it the curve.
+    """Moments side by side: above the frame, below it the frame with each map, and the curve under all of it, as wide.
 
     >>> black = Image.new("RGB", (64, 48))
     >>> strip = filmstrip([Moment(0.0, black, (black,)), Moment(0.5, black, (black,))])
@@ -103,9 +103,10 @@ def filmstrip(
     )
     if curve is None:
         return sheet
-    both = Image.new("RGB", (max(sheet.width, curve.width), sheet.height + curve.height), "white")
+    line = curve(sheet.width)
+    both = Image.new("RGB", (sheet.width, sheet.height + line.height), "white")
     both.paste(sheet, (0, 0))
-    both.paste(curve, (0, sheet.height))
+    both.paste(line, (0, sheet.height))
     return both
 
 

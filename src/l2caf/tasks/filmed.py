@@ -30,6 +30,7 @@ from ..rendering.style import FAINT_SHARE, Style
 from .moments import Moment
 from .numbers import Rows, save_npz
 
+CURVE_WIDTH = 1000  # pixels
 MOST_SEEN = 5  # classes that a summary names
 
 
@@ -150,8 +151,7 @@ def write_film(
                 if strip.wants:
                     strip.keep(_on_strip(moment, style))
                 strip.count += 1
-        curve = watched.curve(1200)
-        save_picture(curve, files.curve)
+        save_picture(watched.curve(CURVE_WIDTH), files.curve)
         sheet = filmstrip(
             strip.chosen(),
             names=watched.names,
@@ -159,7 +159,7 @@ def write_film(
             caption=caption(watched),
             signed=style.signed,
             cmap=style.cmap,
-            curve=curve,
+            curve=watched.curve,
         )
         save_picture(sheet, files.strip)
         save_npz(files.numbers, _arrays(watched, rows))
