@@ -130,13 +130,12 @@ class Asked:
     def moments(self, clip: Clip, damaged: Told = unheard) -> Iterator[Moment]:
         """Every frame that the network is shown, in order; memory does not grow with their number."""
         takes = self.model.clip
-        stride = self.sampling.stride_for(clip, takes)
         if takes is None:
-            frames = islice(clip.frames(damaged), 0, None, stride)
+            frames = islice(clip.frames(damaged), 0, None, self.sampling.stride_for(clip, takes))
             for batch in _batched(frames, self.sampling.batch):
                 yield from self._one_by_one(batch)
             return
-        for window in self._windows(clip, takes, stride, damaged):
+        for window in self.windows(clip, takes, damaged):
             yield from self._together(window, takes)
 
     def shown(self, clip: Clip) -> int | None:
@@ -156,8 +155,9 @@ class Asked:
     def _window(self, takes: ClipInput) -> str:
         return self.sampling.window or ("spread" if takes.spread else "slide")
 
-    def _windows(self, clip: Clip, takes: ClipInput, stride: int, damaged: Told) -> Iterator[Window]:
-        length, window = self._length(takes), self._window(takes)
+    def windows(self, clip: Clip, takes: ClipInput, damaged: Told = unheard) -> Iterator[Window]:
+        """The stretches of frames that a network for clips is shown, one after the other."""
+        length, window, stride = self._length(takes), self._window(takes), self.sampling.stride_for(clip, takes)
         if window == "slide":
             yield from self._sliding(islice(clip.frames(damaged), 0, None, stride), length, takes)
             return
