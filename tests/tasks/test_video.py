@@ -506,3 +506,23 @@ def test_a_clip_of_no_length_is_told(tmp_path: Path) -> None:
     result = explain_clips(VideoRequest([empty], tmp_path / "out"), model=model())
     assert isinstance(result.failed[0].error, ClipError)
     assert "0 bytes" in result.nothing(where="above")
+
+
+@pytest.mark.parametrize(
+    ("name", "takes", "size", "resized"),
+    [
+        ("r3d_18", ClipInput(None, channels_first=True, rate=15), (112, 112), (128, 171)),
+        ("mvit_v2_s", ClipInput(16, channels_first=True, rate=7.5), (224, 224), (256, 256)),
+    ],
+)
+def test_torchvision_networks_for_clips_say_how_they_take_them(
+    name: str, takes: ClipInput, size: tuple[int, int], resized: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from l2caf.networks.from_torchvision import Torchvision
+
+    # To fill it with random numbers takes longer than all of the test.
+    monkeypatch.setattr("l2caf.networks.from_torchvision._bare", lambda *given, **settings: nn.Identity())
+    found = Torchvision().load(f"torchvision:{name}", pretrained=False)
+    assert found.clip == takes
+    assert (found.preprocess.input_size, found.preprocess.resize_size) == (size, resized)  # type: ignore[attr-defined]
+    assert (len(found.class_names), found.class_names[0], found.assumed) == (400, "abseiling", {})
