@@ -39,14 +39,14 @@ def save_gif(
         raise InputError("A GIF shows a frame for 20 milliseconds or longer, and loop is 0 or more.")
     coloured = [frame.convert("RGB") for frame in frames]
     palette = shared_palette(coloured)
-    dithered = [dithered(frame, palette) for frame in coloured]
+    patterned = [dithered(frame, palette) for frame in coloured]
     durations = [milliseconds] * (len(frames) - 1) + [hold]
     with write_whole(path) as temporary:
-        dithered[0].save(
+        patterned[0].save(
             temporary,
             format="GIF",
             save_all=True,
-            append_images=dithered[1:],
+            append_images=patterned[1:],
             duration=durations,
             loop=loop,
             optimize=False,

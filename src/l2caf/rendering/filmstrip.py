@@ -43,7 +43,7 @@ class Series:
 class Thinned:
     """Some of a stream of things, evenly spread over it, though nobody knows how long it is.
 
-    Every k-th is kept, and k doubles when there are too many: at most twice `most` of them are held at any time.
+    Every k-th is kept, and k doubles when there are too many: at most four times `most` of them are held at any time.
 
     >>> thinned = Thinned(3)
     >>> for number in range(100):
@@ -65,7 +65,7 @@ class Thinned:
 
     def keep(self, one: Any) -> None:
         self.kept.append(one)
-        if len(self.kept) > 2 * self.most:
+        if len(self.kept) > 4 * self.most:  # with fewer in hand, the gaps between those chosen would differ by half
             self.kept, self.step = self.kept[::2], 2 * self.step
 
     def chosen(self) -> list[Any]:
