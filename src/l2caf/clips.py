@@ -343,16 +343,12 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             f"'{path}' is no clip that can be read, or was cut off ({_said(error)}): save or download it again."
         ) from error
     with container:
-        # The picture of a record's sleeve is a stream of its own.
-        streams = [one for one in container.streams.video if not int(one.disposition) & _SLEEVE]
-        if not streams or streams[0].codec_context is None:
+        stream = container.streams.best("video")  # a picture of a record's sleeve is one of the last choice
+        if stream is None or stream.codec_context is None:
             raise ClipError(f"'{path}' holds no pictures that can be decoded: give a clip.")
         # Several frames at once would be decoded faster, but where one is damaged its neighbours are lost with it.
-        streams[0].thread_type = "SLICE"
-        yield container, streams[0]
-
-
-_SLEEVE = 0x400  # FFmpeg's AV_DISPOSITION_ATTACHED_PIC
+        stream.thread_type = "SLICE"
+        yield container, stream
 
 
 def import_av() -> Any:
