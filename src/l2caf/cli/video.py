@@ -19,7 +19,7 @@ def command(
         list[Path] | None,
         typer.Argument(
             metavar="CLIP",
-            help="Clips (mp4, webm, mkv, avi, gif, …), folders of frames, folders of clips.",
+            help="Clips (mp4, webm, mkv, avi, gif), folders of frames, folders of clips.",
             show_default=False,
         ),
     ] = None,
