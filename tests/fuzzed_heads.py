@@ -337,17 +337,13 @@ def judge(seed: int, solver: l2caf.Auto | l2caf.Riemannian | None = None, *, ste
     """Solve one seed and compare, sample by sample."""
     case = Case(seed)
     solution = case.solve(solver)
-    own = solution.filter.reshape(case.batch, 1, -1)
-    with torch.no_grad():
-        plain = case.losses(own, solution.endpoint)[:, 0].tolist()
-        uniform = case.losses(torch.full_like(own, case.positions**-0.5), solution.endpoint)[:, 0].tolist()
-        random = torch.randn(case.batch, 50, case.positions, generator=torch.Generator().manual_seed(seed))
-        usual = case.losses(F.normalize(random, dim=2), solution.endpoint).median(dim=1).values.tolist()
+    # Samples of one batch may be solved up to different endpoints.
+    measured = {one: _measured(case, solution, one, steps) for one in solution.endpoint.split(" and ")}
     found = []
-    lowest_of_starts = best_of_starts(case, solution.endpoint, steps).tolist()
-    for sample, (again, even, typical, best) in enumerate(zip(plain, uniform, usual, lowest_of_starts, strict=True)):
-        outcome = solution.outcomes(sample)[0]
+    for sample in range(case.batch):
+        again, even, typical, best = measured[solution.of_sample(sample).endpoint][sample]
         loss = float(solution.loss[sample])
+        outcome = solution.outcomes(sample)[0]
         scale = max(abs(even), abs(best), 1e-12)
         lowest = min(best, again, even)
         distance = again - lowest
@@ -356,6 +352,8 @@ def judge(seed: int, solver: l2caf.Auto | l2caf.Riemannian | None = None, *, ste
         fault = ""
         if outcome is Outcome.NON_FINITE:
             fault = "not finite"
+        elif abs(float(solution.filter[sample].norm()) - 1) > LOSS:
+            fault = "not on the unit sphere"
         elif abs(again - loss) > LOSS * abs(again) + 1e-5 * scale:
             fault = f"wrong loss: the filter gives {again:.6g}"
         elif outcome is Outcome.EXACT and again - best > 1e-4 * max(even - best, 0) + 1e-6 * scale:
@@ -370,3 +368,14 @@ def judge(seed: int, solver: l2caf.Auto | l2caf.Riemannian | None = None, *, ste
             )
         )  # fmt: skip
     return found
+
+
+def _measured(case: Case, solution: Solution, endpoint: str, steps: int) -> list[tuple[float, float, float, float]]:
+    """The losses of each sample at an endpoint: its own filter's, the uniform, a usual and the best of the starts."""
+    own = solution.filter.reshape(case.batch, 1, -1)
+    random = torch.randn(case.batch, 50, case.positions, generator=torch.Generator().manual_seed(case.seed))
+    with torch.no_grad():
+        again = case.losses(own, endpoint)[:, 0].tolist()
+        uniform = case.losses(torch.full_like(own, case.positions**-0.5), endpoint)[:, 0].tolist()
+        usual = case.losses(F.normalize(random, dim=2), endpoint).median(dim=1).values.tolist()
+    return list(zip(again, uniform, usual, best_of_starts(case, endpoint, steps).tolist(), strict=True))

@@ -51,6 +51,7 @@ _HOMES = {
     "Similarity": "objectives.output",
     "UnitL2": "filters",
     "UnitL1": "filters",
+    "UnitL2PerFrame": "filters",
     "Softmax": "filters",
     "Gaussian": "filters",
     "Auto": "solvers.auto",
@@ -149,6 +150,7 @@ __all__ = [
     "Source",
     "UnitL1",
     "UnitL2",
+    "UnitL2PerFrame",
     "Work",
     "explain",
     "load",
@@ -168,6 +170,7 @@ if TYPE_CHECKING:
     from .filters import Softmax as Softmax
     from .filters import UnitL1 as UnitL1
     from .filters import UnitL2 as UnitL2
+    from .filters import UnitL2PerFrame as UnitL2PerFrame
     from .heads.head import Head as Head
     from .heatmap import Heatmap as Heatmap
     from .methods.attention_filter import AttentionFilter as AttentionFilter

@@ -12,7 +12,7 @@ from .deadline import time_limit
 from .errors import InputError
 from .filters import Filter, UnitL2
 from .heatmap import Heatmap
-from .methods.attention_filter import AttentionFilter
+from .methods.attention_filter import AttentionFilter, Frames
 from .methods.method import Method
 from .methods.table import METHODS, MethodEntry
 from .objectives.classes import ClassChoice, ClassSpecific
@@ -37,6 +37,7 @@ def explain(
     output: Select = None,
     of: str | int | None = None,
     layout: Layout | None = None,
+    frames: Frames | None = None,
     timeout: float | None = None,
 ) -> Heatmap: ...
 
@@ -55,6 +56,7 @@ def explain(
     output: Select = None,
     of: str | int | None = None,
     layout: Layout | None = None,
+    frames: Frames | None = None,
     timeout: float | None = None,
 ) -> Heatmap | tuple[Heatmap, ...]: ...
 
@@ -72,6 +74,7 @@ def explain(
     output: Select = None,
     of: str | int | None = None,
     layout: Layout | None = None,
+    frames: Frames | None = None,
     timeout: float | None = None,
 ) -> Heatmap | tuple[Heatmap, ...]:
     """Show where a network looked.
@@ -93,6 +96,9 @@ def explain(
     - `of`: which input the map belongs to, where the network takes several: its place or name ("0", "pixel_values",
       "0.image" for one inside a dict). By default the first that a layer answers to; `heatmap.input` tells.
     - `layout`: how the layer is laid out, where that is not found by itself; it is checked on the data.
+    - `frames`: of a clip, whose map has an axis of frames: "alone" (the default), a filter per frame, found while the
+      others are off; "together", one filter over all frames. `filter=UnitL2PerFrame()` has them together, with a norm
+      each. A layer that sees the frames one by one has such a map, be it in a loop or with the frames in the batch.
     - `timeout`: seconds after which a search ends with the best filter so far; the outcome is then `time_limit`. It is
       looked at before each evaluation, so that runs of the network are not cut short. Where the clock must not decide
       (the same input shall give the same map), limit the evaluations: `solver=Riemannian(evaluations=…)`.
@@ -114,7 +120,7 @@ def explain(
     >>> explain(network, images, method="gradcam", timeout=60)
     Heatmap(2 samples of 32×32, layer '1', GradCAM, formula)
     """
-    asked = _asked(method, objective, filter, solver)
+    asked = _with_frames(_asked(method, objective, filter, solver), frames)
     if timeout is None:
         return asked(network, inputs, layer=layer, call=call, output=output, of=of, layout=layout)
     with time_limit(timeout):
@@ -144,6 +150,16 @@ def _asked(method: Any, objective: Any, filter: Filter | None, solver: Solver | 
                 field=name,
             )
     return method
+
+
+def _with_frames(asked: Method, frames: Frames | None) -> Method:
+    if frames is None:
+        return asked
+    if not isinstance(asked, AttentionFilter):
+        raise InputError(
+            f"The method {asked.name} is a formula, which has no choice of frames: leave it out.", field="frames"
+        )
+    return replace(asked, frames=frames)
 
 
 def _about(entry: MethodEntry, objective: ClassSpecific) -> Method:

@@ -16,7 +16,7 @@ class Filter(abc.ABC):
     """A family of weights f over a grid of positions, reached through free parameters p.
 
     `weights` maps parameters (B, P) to weights (B, positions) that obey the constraint, differentiably and for
-    any grid with one, two or three axes. A solver looks at two properties only.
+    any grid with one, two or three axes. A solver looks at a few properties only.
 
     >>> class Positive(Filter):
     ...     def weights(self, parameters, grid):
@@ -29,6 +29,7 @@ class Filter(abc.ABC):
     """
 
     on_unit_sphere: bool = False  # all unit weights, of either sign, and nothing else: what closed forms need
+    over_frames: bool = False  # constrained across the frames of a clip, which then have one filter together
     parameters_are_weights: bool = False  # any weights, scaled, are parameters too: so a start can be given as weights
 
     @property
@@ -67,6 +68,33 @@ class UnitL2(Filter):
 
     def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
         return parameters / parameters.norm(dim=1, keepdim=True).clamp_min(_TINY)
+
+    def start(self, batch: int, grid: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
+        return _uniform(batch, math.prod(grid), generator)
+
+    def retract(self, parameters: Tensor) -> Tensor:
+        return parameters / parameters.norm(dim=1, keepdim=True).clamp_min(_TINY)
+
+
+@dataclass(frozen=True)
+class UnitL2PerFrame(Filter):
+    """f_t = p_t / ||p_t||_2 for each frame t of a clip: all frames are filtered together, each with a norm of its own.
+
+    >>> UnitL2PerFrame().weights(torch.tensor([[3.0, 4.0, 0.0, 2.0]]), (2, 1, 2)).tolist()
+    [[0.6000000238418579, 0.800000011920929, 0.0, 1.0]]
+    """
+
+    over_frames = True
+    parameters_are_weights = True
+
+    def weights(self, parameters: Tensor, grid: tuple[int, ...]) -> Tensor:
+        if len(grid) < 3:
+            raise InputError(
+                "UnitL2PerFrame has a norm for each frame of a clip, and this map has no frames: take UnitL2().",
+                field="filter",
+            )
+        frames = parameters.unflatten(1, (grid[0], -1))
+        return (frames / frames.norm(dim=2, keepdim=True).clamp_min(_TINY)).flatten(1)
 
     def start(self, batch: int, grid: tuple[int, ...], generator: torch.Generator | None = None) -> Tensor:
         return _uniform(batch, math.prod(grid), generator)

@@ -51,22 +51,17 @@ def heats_in_time(heatmap: Heatmap, index: int, which: int, *, signed: bool, cro
     return [Heat(grid, map_, signed, crop) for grid, map_ in zip(grids, fine, strict=True)]
 
 
-def frame_weights(heatmap: Heatmap, index: int, frames: int) -> Tensor:
-    """How much of one sample's filters lies on each frame, by its squares: (maps, frames), each map's summing to one.
-
-    Where the layer has fewer slots of time than there are frames, a slot's share is spread over its frames.
+def shares_in_time(heatmap: Heatmap, index: int, frames: int) -> Tensor:
+    """How much each frame weighs beside an even share of all of them, (maps, frames): 1 is even.
 
     >>> from l2caf import Heatmap
     >>> clip = Heatmap(torch.tensor([[[[1.0]], [[2.0]]]]), (4, 8, 8), "layer", "method")
-    >>> [round(weight, 3) for weight in frame_weights(clip, 0, 4)[0].tolist()]
-    [0.1, 0.175, 0.325, 0.4]
+    >>> [round(weight, 2) for weight in shares_in_time(clip, 0, 4)[0].tolist()]
+    [0.4, 0.7, 1.3, 1.6]
     """
-    squares = _weights(heatmap, index).double().square().flatten(2).sum(dim=2)
     if frames_in(heatmap) is None:
-        squares = squares.new_ones(len(squares), frames)
-    if squares.shape[1] != frames:
-        squares = interpolate(squares[None], size=frames, mode="linear")[0]
-    return squares / squares.sum(dim=1, keepdim=True).clamp_min(torch.finfo(squares.dtype).tiny)
+        return torch.ones(len(_weights(heatmap, index)), frames)
+    return heatmap.frame_weights[index].detach().cpu().reshape(-1, frames) * frames
 
 
 def _weights(heatmap: Heatmap, index: int) -> Tensor:

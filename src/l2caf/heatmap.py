@@ -94,6 +94,28 @@ class Heatmap:
         """How the search for each sample's map ended; with several maps per sample, a list of lists."""
         return self.solution.outcome
 
+    @property
+    def frame_weights(self) -> Tensor:
+        """How much each frame of a clip weighs, (B, T) or (B, K, T), each row a sum of 1.
+
+        Where each frame has a filter of its own, by how much the loss grows when the frame is switched off; where they
+        share one, as those of a network with a map over time do, by the sum of the squares of what is shown of it.
+
+        >>> weights = torch.zeros(1, 2, 4, 4)
+        >>> weights[0, 1, 1, 2] = 1
+        >>> Heatmap(weights, (4, 4), "layer", "method", axes=("sample", "frame", "y", "x")).frame_weights.tolist()
+        [[0.0, 1.0]]
+        """
+        if self.solution.frame_weights is not None:
+            return self.solution.frame_weights
+        if "frame" not in self.axes and len(self.size) != 3:
+            raise InputError(f"The axes of these maps are {', '.join(self.axes)}, so they have no frames to weigh.")
+        shown = self.weights.clamp_min(0) if self.keeps_sign else self.weights
+        squares = shown.double().square().sum(dim=(-1, -2))
+        if "frame" not in self.axes:  # the layer's steps of time, spread over the frames
+            squares = (squares.float() @ _spread(squares.shape[-1], self.size[0]).to(squares.device)).double()
+        return squares / squares.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(squares.dtype).tiny)
+
     def numpy(self) -> npt.NDArray[Any]:
         """The maps as an array, for whatever does not speak torch: (B, *size), between 0 and 1.
 
@@ -434,9 +456,10 @@ class Heatmap:
     def _scaled(self, maps: Tensor) -> Tensor:
         """Divide every map by its own largest magnitude, in place: a batch of maps is larger than many a head.
 
-        The frames of a clip share one filter, so they share its largest weight.
+        The frames of a clip that share one filter share its largest weight.
         """
-        axes = tuple(range(-len(self.size) - ("frame" in self.axes), 0))
+        shared = "frame" in self.axes and not self.solution.frames
+        axes = tuple(range(-len(self.size) - shared, 0))
         largest = torch.maximum(maps.amax(dim=axes, keepdim=True), -maps.amin(dim=axes, keepdim=True))
         return maps.div_(largest.clamp_min_(torch.finfo(maps.dtype).tiny))
 

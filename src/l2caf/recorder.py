@@ -207,8 +207,9 @@ class _Run:
             look_at(self.network, self.arguments, named, self.select)
         for layer, call in wanted:
             found = find_layer(self.network, self.arguments, layer, call=call, select=self.select, layout=self.layout)
-            cuts.append(Call(module_named(self.network, found.name), found.call))
-            lean.append(self.known.get("keeping", found.name) in (None, Keeping.LEAN) and not found.inputs_written)
+            cuts.append(Call(module_named(self.network, found.name), found.call or 0))
+            lean_before = self.known.get("keeping", found.name) in (None, Keeping.LEAN)
+            lean.append(lean_before and not found.inputs_written and not found.is_called_per_frame)
         if not any(lean):
             return [None] * len(wanted)
         tapes = iter(Tape.of_one_run(self.network, self.arguments, [c for c, ok in zip(cuts, lean, strict=True) if ok]))

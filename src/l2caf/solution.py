@@ -78,6 +78,10 @@ class Solution:
     it where none was to be had. `path`, where it was asked for, is (steps, B, *grid), with the losses along it in
     `losses`; a search that ended before the others stays where it ended.
 
+    Of a clip whose frames were filtered one at a time, `frames` has the solution of each frame, and this is their sum:
+    the losses, steps and evaluations of all, and the outcome that says least. `frame_weights`, (B, T), tells how much
+    each frame weighs: by how much the loss grows when it is switched off, as a share of all frames'.
+
     CAM, Grad-CAM and other formulas search for nothing: `filter` is then their map, `loss` NaN, and the outcome
     `formula` (`is_formula`), or what else is to be said of the sample. `solution[1]`, `solution[:2]` are those of some
     samples.
@@ -100,6 +104,8 @@ class Solution:
     path: Tensor | None = None
     losses: Tensor | None = None
     parts: tuple[Solution, ...] = ()  # the solution that each sample belongs to, where they were solved apart
+    frames: tuple[Solution, ...] = ()
+    frame_weights: Tensor | None = None
 
     @classmethod
     def of_formula(cls, method: str, weights: Tensor, outcome: Any = None) -> Solution:
@@ -133,6 +139,8 @@ class Solution:
             path=None if self.path is None else self.path[:, chosen],
             losses=None if self.losses is None else self.losses[:, chosen],
             parts=tuple(self.parts[one] for one in chosen) if self.parts else (),
+            frames=tuple(frame[chosen] for frame in self.frames),
+            frame_weights=None if self.frame_weights is None else self.frame_weights[chosen],
         )
 
     def __eq__(self, other: object) -> bool:
@@ -156,6 +164,8 @@ class Solution:
     @property
     def shown(self) -> Tensor:
         """The filters as maps to look at: all 0 where one shows nothing."""
+        if self.frames:
+            return _beside_one_another([frame.shown for frame in self.frames], self.loss.ndim)
         ended = {one for row in self.outcome for one in (row if isinstance(row, list) else (row,))}
         if not ended & _HIDING:
             return self.filter
@@ -238,3 +248,50 @@ def together(parts: Sequence[Solution], samples: Sequence[Any]) -> Solution:
         endpoint=each_once("endpoint", " and "),
         parts=tuple(parts[number] for number in owner),
     )
+
+
+def of_frames(frames: Sequence[Solution], weights: Tensor) -> Solution:
+    """Put the solutions of a clip's frames together, with how much each of them weighs: (B, T), or (B, K, T)."""
+    first = frames[0]
+
+    def summed(name: str) -> Tensor:
+        total: Tensor = sum(getattr(frame, name) for frame in frames)
+        return total
+
+    def each_once(name: str, between: str) -> str:
+        return between.join(dict.fromkeys(getattr(frame, name) for frame in frames))
+
+    outcomes = [[least(own) for own in zip(*(frame.outcomes(one) for frame in frames), strict=True)]
+                for one in range(len(first.outcome))]  # fmt: skip
+    several = bool(first.outcome) and isinstance(first.outcome[0], list)
+    return Solution(
+        filter=_beside_one_another([frame.filter for frame in frames], first.loss.ndim),
+        loss=summed("loss"),
+        steps=summed("steps"),
+        evaluations=summed("evaluations"),
+        outcome=outcomes if several else [row[0] for row in outcomes],
+        solver=each_once("solver", " and "),
+        reason=each_once("reason", "; "),
+        endpoint=each_once("endpoint", " and "),
+        frames=tuple(frames),
+        frame_weights=weights,
+    )
+
+
+def least(outcomes: Sequence[Outcome]) -> Outcome:
+    """Of the outcomes of several frames, the one that says least of those that show something, if any does."""
+    showing = [one for one in outcomes if not one.shows_nothing or one is Outcome.NON_FINITE] or list(outcomes)
+    return max(showing, key=_FROM_SURE.index)
+
+
+_FROM_SURE = [
+    Outcome.FORMULA, Outcome.EXACT, Outcome.CONVERGED, Outcome.STEP_LIMIT, Outcome.TIME_LIMIT, Outcome.STUCK,
+    Outcome.UNIFORM, Outcome.UNMOVED, Outcome.UNDECIDED, Outcome.NON_FINITE,
+]  # fmt: skip
+
+
+def _beside_one_another(frames: list[Tensor], axis: int) -> Tensor:
+    """The maps of frames along an axis of their own, after those of samples and maps."""
+    import torch
+
+    return torch.stack(frames, dim=axis)

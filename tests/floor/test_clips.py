@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clips_for_tests import corners_of, number_of, numbered, turned, write_clip, write_folder
+from clip_files_for_tests import corners_of, number_of, numbered, turned, write_clip, write_folder
 from l2caf.clips import Clip, clip_files, open_clip, read, spread
 from l2caf.errors import ClipError, ExtraError, InputError
 

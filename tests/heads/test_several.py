@@ -95,17 +95,18 @@ class Folded(nn.Module):
 
 
 @pytest.mark.parametrize("by_frame", [False, True])
-def test_frames_folded_into_the_batch_have_a_layout_of_their_own(by_frame: bool) -> None:
+def test_frames_folded_into_the_batch_have_one_filter_together(by_frame: bool) -> None:
     network = seeded(lambda: Folded(by_frame=by_frame))
     clip = torch.rand(2, 3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     clip[:, 1] *= 3  # the second frame is the strongest
-    heatmap = l2caf.explain(network, clip, layer="conv")
+    heatmap = l2caf.explain(network, clip, layer="conv", frames="together")
     assert heatmap.axes == ("sample", "frame", "y", "x")
     assert heatmap.weights.shape == (2, 3, 8, 8)
     assert heatmap.maps.shape == (2, 3, 32, 32)
     torch.testing.assert_close(heatmap.weights.flatten(1).norm(dim=1), torch.ones(2))
     assert heatmap.maps[0, 1].sum() > heatmap.maps[0, 0].sum()
-    alone = l2caf.explain(network, clip[1:], layer="conv")
+    assert heatmap.frame_weights.argmax(dim=1).tolist() == [1, 1]
+    alone = l2caf.explain(network, clip[1:], layer="conv", frames="together")
     torch.testing.assert_close(alone.weights[0], heatmap.weights[1], atol=1e-3, rtol=0)
 
 

@@ -67,7 +67,9 @@ TINY: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str, int | None,
     "inside an encoder layer": (nets.Tokens, (3, 32, 32), "encoder.layers.0.linear2", None, None),
     "first frame": (nets.Frames, (4, 3, 32, 32), "backbone", 0, None),
     "third frame": (nets.Frames, (4, 3, 32, 32), "backbone.0", 2, None),
-    "last frame": (nets.Frames, (4, 3, 32, 32), "backbone", None, None),
+    "last frame": (nets.Frames, (4, 3, 32, 32), "backbone", -1, None),
+    "every frame": (nets.Frames, (4, 3, 32, 32), "backbone", None, None),
+    "inside every frame": (nets.Frames, (4, 3, 32, 32), "backbone.0", None, None),
     "shared rectifier": (nets.OneRectifier, (3, 32, 32), "relu", None, None),
     "skips over the bottom": (nets.UNet, (3, 32, 32), "bottom", None, None),
     "skip that is cut itself": (nets.UNet, (3, 32, 32), "down1", None, None),
@@ -97,7 +99,10 @@ def by_hook(network: nn.Module, inputs: Tensor, replay: Replay, weights: Tensor)
     calls = iter(range(10**6))
 
     def multiply(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
-        if next(calls) != replay.layer.call:
+        call = next(calls)
+        if replay.layer.call is None:
+            return output * weights.reshape(len(output), replay.layer.calls, 1, *output.shape[2:])[:, call]
+        if call != replay.layer.call:
             return None
         return replay.layer.layout.weigh(output, weights)
 

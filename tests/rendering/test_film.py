@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from clips_for_tests import corners_of, number_of, numbered
+from clip_files_for_tests import corners_of, number_of, numbered
 from l2caf.clips import open_clip
 from l2caf.errors import ExtraError, FileError, InputError
 from l2caf.rendering.film import filming

@@ -50,3 +50,9 @@ def test_brute_force_multiplies_plainly() -> None:
         centred = output - (output.mean(dim=1, keepdim=True) if case.question == "class" else 0)
         expected = centred.sum(dim=1) - 2 * centred[:, case.chosen]
     torch.testing.assert_close(case.losses(filters, "output")[:, 0].float(), expected)
+
+
+def test_a_search_never_ends_at_a_filter_of_nothing() -> None:
+    """Behind a rectifier a start along a slope of zero was the empty filter, and its loss the lowest of all."""
+    solution = Case(469).solve(Auto(Riemannian(exploring=320)))
+    torch.testing.assert_close(solution.filter.flatten(1).norm(dim=1), torch.ones(2))

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import nn
 
 import l2caf
-from clips_for_tests import number_of, numbered, write_clip, write_folder
+from clip_files_for_tests import number_of, numbered, write_clip, write_folder
 from l2caf.cli import main
 from l2caf.clips import Clip, ClipInput, Frame, open_clip
 from l2caf.errors import Cancelled, ClipError, InputError, NetworkError

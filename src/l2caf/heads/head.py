@@ -102,6 +102,14 @@ class Head(abc.ABC):
     def in_full(self) -> RecordedHead:
         """This head, recorded, for what a plan cannot answer."""
 
+    def frames(self) -> list[Head]:
+        """Views of this head, each with one frame of the clip filtered and the others as they are."""
+        return self.in_full().frames()
+
+    def each_frame(self) -> Head | None:
+        """The same for all frames at once: the batch as many times as it has frames; None where that cannot be run."""
+        return self.in_full().each_frame()
+
     @abc.abstractmethod
     def alike(self, at: str | None, *, needs_scale: bool) -> list[Head]:
         """Views of this head, each for samples that share an endpoint and a way to be solved; mostly one for all."""

@@ -57,6 +57,13 @@ class RecordedHead(Head):
     def in_full(self) -> RecordedHead:
         return self
 
+    def frames(self) -> list[Head]:
+        return [RecordedHead(self.replay.of_frame(one)) for one in range(self.layout.frames or 0)]
+
+    def each_frame(self) -> Head | None:
+        view = self.replay.of_each_frame()
+        return None if view is None else RecordedHead(view)
+
     @cached_property
     def finite(self) -> Tensor:
         found = super().finite

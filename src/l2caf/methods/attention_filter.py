@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
+import torch
 from torch import Tensor
 
+from ..deadline import no_limit
 from ..errors import InputError
 from ..filters import Filter, UnitL2
 from ..heads.endpoint import Endpoint
@@ -17,17 +20,22 @@ from ..objectives.output import ClassOblivious
 from ..objectives.prediction import Kind, Prediction
 from ..problem import Problem
 from ..recording.replay import OUTPUT
-from ..solution import Solution, together
+from ..solution import Solution, of_frames, together
 from ..solvers.auto import Auto
 from ..solvers.solver import Solver
 from ..table import Entry, Table
 from .method import Maps, Method
 from .table import FILTERS, SOLVERS
 
+Frames = Literal["alone", "together"]
+
 
 @dataclass(frozen=True)
 class AttentionFilter(Method):
     """The filter f, held to its constraint, that minimises the objective of FT(f) = head(A * f).
+
+    Where the layer sees the frames of a clip one by one, each frame has a filter of its own, found while the others are
+    off (`frames="alone"`, as in the paper); with `frames="together"` they have one filter, under one norm.
 
     >>> import torch
     >>> network = torch.nn.Sequential(
@@ -41,19 +49,20 @@ class AttentionFilter(Method):
     objective: Objective | Callable[[Tensor], Tensor] | None = None
     filter: Filter = field(default_factory=UnitL2)
     solver: Solver = field(default_factory=Auto)
+    frames: Frames = "alone"
 
     def __post_init__(self) -> None:
+        if self.frames not in ("alone", "together"):
+            raise InputError(f"frames is {self.frames!r}: give 'alone' or 'together'.", field="frames")
         _check_part("filter", self.filter, Filter, FILTERS)
         _check_part("solver", self.solver, Solver, SOLVERS)
 
     def formula(self, head: Head) -> Maps:
         objective = as_objective(self.objective)
-        found: list[Solution] = []
-        views = head.alike(objective.at, needs_scale=objective.needs_scale)
-        for view in views:  # mostly one, for all samples
-            problem, asked = pose(view, self.filter, objective)
-            found.append(self.solver.solve(problem, several=asked.several))
-        solution = found[0] if len(found) == 1 else together(found, [view.samples for view in views])
+        if head.layout.frames is None or self.frames == "together" or self.filter.over_frames:
+            solution, asked = self._solve(head, objective)
+        else:
+            solution, asked = self._solve_frames(head, objective)
         return Maps(
             solution.shown,
             keeps_sign=asked.keeps_sign,
@@ -61,6 +70,45 @@ class AttentionFilter(Method):
             solution=solution,
             several=asked.several,
         )
+
+    def _solve(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
+        found: list[Solution] = []
+        views = head.alike(objective.at, needs_scale=objective.needs_scale)
+        for view in views:  # mostly one, for all samples
+            problem, asked = pose(view, self.filter, objective)
+            found.append(self.solver.solve(problem, several=asked.several))
+        return found[0] if len(found) == 1 else together(found, [view.samples for view in views]), asked
+
+    def _solve_frames(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
+        """Each frame of a clip while the others are off: all at once, or where that cannot be, one after the other."""
+        number, batch = head.layout.frames or 1, head.batch
+        repeated = objective.repeated(number)
+        each = None if repeated is None else head.each_frame()
+        if repeated is not None and each is not None:
+            solution, asked = self._solve(each, repeated)
+            blocks = [slice(start, start + batch) for start in range(0, number * batch, batch)]
+            solutions, changed = [solution[block] for block in blocks], self._change_without(each, repeated)
+            change = torch.stack([changed[block] for block in blocks], dim=-1)
+            asked = replace(asked, classes=None if asked.classes is None else asked.classes[:batch])
+        else:
+            views = head.frames()
+            solved = [self._solve(view, objective) for view in views]
+            solutions, asked = [one for one, _ in solved], solved[0][1]
+            change = torch.stack([self._change_without(view, objective) for view in views], dim=-1)
+        # A frame that speaks against a class weighs nothing, unless all of them do.
+        growth = change.clamp_min(0)
+        growth = torch.where(growth.any(dim=-1, keepdim=True), growth, change.abs())
+        share = growth / growth.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(growth.dtype).tiny)
+        return of_frames(solutions, share), asked
+
+    @torch.no_grad()
+    def _change_without(self, head: Head, objective: Objective) -> Tensor:
+        """By how much the losses change when all that a head filters is switched off: (B,), or (B, K)."""
+        problem, asked = pose(head, self.filter, objective)
+        with no_limit():
+            off = problem.value(torch.zeros(problem.maps, problem.batch, problem.positions, device=problem.device))
+        change = (off.double() - problem.at_untouched()).nan_to_num(0.0, 0.0, 0.0)
+        return change.transpose(0, 1) if asked.several else change[0]
 
 
 def pose(head: Head, filter: Filter, objective: Objective) -> tuple[Problem, Losses]:

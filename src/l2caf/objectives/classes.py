@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import torch
@@ -106,6 +106,9 @@ class ClassSpecific(ClassChoice, Objective):
         directions = (_published if self.published else _centred)(chosen, scores_of(output))
         losses = tuple(Linear(direction) for direction in directions)
         return Losses(losses, several=self.several, classes=chosen, signed=not self.published)
+
+    def repeated(self, times: int) -> ClassSpecific:
+        return self if self.labels is None else replace(self, labels=list(self.labels) * times)
 
 
 def scores_of(output: Tensor) -> Tensor:

@@ -166,6 +166,11 @@ class Objective(abc.ABC):
     def losses(self, output: Tensor) -> Losses:
         """Put the objective to a batch whose untouched output is this."""
 
+    def repeated(self, times: int) -> Objective | None:
+        """This objective for a batch in which all samples come so many times over, one batch after the other; None
+        where that cannot be told, and the frames of a clip are then asked about one after the other."""
+        return None
+
 
 def _each(given: Tensor, output: Tensor, name: str) -> Tensor:
     """What a loss holds, for each sample of the output."""

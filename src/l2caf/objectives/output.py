@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ class ClassOblivious(Objective):
 
     def losses(self, output: Tensor) -> Losses:
         return Losses((LeastSquares(output),))
+
+    def repeated(self, times: int) -> ClassOblivious:
+        return self
 
 
 @dataclass(frozen=True)
@@ -61,3 +64,7 @@ class Similarity(Objective):
         if self.cosine:
             return Losses((General(lambda found: -torch.nn.functional.cosine_similarity(found, to, dim=1)),))
         return Losses((Linear(-to),))
+
+    def repeated(self, times: int) -> Similarity:
+        to = torch.as_tensor(self.to)
+        return replace(self, to=to.repeat(times, 1)) if to.ndim == 2 and len(to) > 1 else self

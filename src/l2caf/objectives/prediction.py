@@ -74,6 +74,9 @@ class Prediction(Objective):
             second_order = LeastSquares(output, metric)
         return Losses((Divergence(kind, self.temperature, logits, are_probabilities, second_order),))
 
+    def repeated(self, times: int) -> Prediction:
+        return self
+
 
 @dataclass(frozen=True)
 class Divergence(Loss):

@@ -170,6 +170,16 @@ class Arguments:
 
         return self._walk(row)
 
+    def repeated(self, times: int) -> Arguments:
+        """The same with the whole batch so many times over, one after the other."""
+        batch = self.batch
+
+        def more(tensor: Tensor) -> Tensor:
+            with_rows = tensor.ndim and tensor.shape[0] == batch
+            return tensor.repeat(times, *[1] * (tensor.ndim - 1)) if with_rows else tensor
+
+        return self.map(more)
+
     def _walk(self, function: Callable[[str, Tensor], Tensor]) -> Arguments:
         args = tuple(_mapped(value, str(place), function) for place, value in enumerate(self.args))
         kwargs = {name: _mapped(value, name, function) for name, value in self.kwargs.items()}

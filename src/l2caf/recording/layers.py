@@ -36,7 +36,7 @@ class Layer:
     kind: str
     shape: tuple[int, ...]
     layout: Layout
-    call: int = 0
+    call: int | None = 0
     calls: int = 1
     reaches: bool = True
     inputs_written: bool = False
@@ -46,7 +46,15 @@ class Layer:
     why: str = ""
 
     def __str__(self) -> str:
-        return self.name if self.calls == 1 else f"{self.name} (call {self.call + 1} of {self.calls})"
+        if self.calls == 1:
+            return self.name
+        which = f"{self.calls} calls" if self.call is None else f"call {self.call + 1} of {self.calls}"
+        return f"{self.name} ({which})"
+
+    @property
+    def is_called_per_frame(self) -> bool:
+        """Whether the map is that of all calls of the module, one per frame of a clip."""
+        return self.call is None
 
 
 def usable_layers(
@@ -166,7 +174,8 @@ class _Finder:
             raise LayerError(self._why_not(name))
         calls = self.survey.calls[name]
         if call is not None:
-            wanted = [number for number in matches if call in (seen[number].call, seen[number].call - calls)]
+            numbers = {number: one for number in matches if (one := seen[number].call) is not None}
+            wanted = [number for number, one in numbers.items() if call in (one, one - calls)]
             if not wanted:  # as everywhere in Python, -1 is the last
                 self.judge(matches)
                 raise LayerError(self._no_such_call(name, call, matches), field="call")
@@ -285,7 +294,9 @@ class _Finder:
 
     def _has_lost_an_axis(self, number: int) -> bool:
         layout = self.survey.findings[number].layout
-        wide = sum(length > 1 for length in self.survey.axes.values())
+        lengths = self.survey.axes.values()
+        # Of two short axes, one is of colours.
+        wide = sum(length > 3 for length in lengths) + any(1 < length <= 3 for length in lengths)
         return layout is not None and sum(cells > 1 for cells in layout.shape) < wide
 
     def _with_most_axes(self, numbers: list[int]) -> list[int]:
@@ -400,7 +411,8 @@ class _Finder:
         return f"{fault}; the nearest usable ones are {', '.join(near) or 'none'}."
 
     def _no_such_call(self, name: str, call: int, matches: list[int]) -> str:
-        with_map = [str(self.survey.seen[n].call) for n in matches if self._verdict(n) is not Verdict.REFUTED]
+        numbers = [n for n in matches if self.survey.seen[n].call is not None]
+        with_map = [str(self.survey.seen[n].call) for n in numbers if self._verdict(n) is not Verdict.REFUTED]
         return (
             f"Layer {name!r} is called {self.survey.calls[name]} times and has a spatial map in call "
             f"{', '.join(with_map) or 'none'}, not {call}: choose one of these."

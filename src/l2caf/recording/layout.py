@@ -19,6 +19,7 @@ MOST_PREFIX_TOKENS = 64
 PREFIX_BESIDE_SUFFIX, MOST_SUFFIX_TOKENS = 8, 128
 
 Kind = Literal["channels_first", "channels_last", "tokens"]
+EACH = -1
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,10 @@ class Layout:
     `channels_first` is (B, C, *grid), `channels_last` is (B, *grid, C) and `tokens` is (B, prefix + positions + suffix,
     C). `grid` has the order of the input's axes; where the layer holds its axes in another, `order` names them as it
     does: tokens that run over height and width before time are `Layout("tokens", grid=(t, h, w), order=(1, 2, 0))`.
-    With `frames`, each sample has that many rows of the batch, one after the other, and a grid in each. `along` are the
-    axes of the input, frames first, that the grid runs along, where these are not its last ones.
+    With `frames`, each sample has that many rows of the batch, one after the other, and a grid in each; with `frame` as
+    well, one of them alone has a filter, and the others stay as they are. With `frame=EACH` the whole batch is there as
+    many times as it has frames, one after the other, and in the first the first frame has a filter, and so on. `along`
+    are the axes of the input, frames first, that the grid runs along, where these are not its last ones.
 
     >>> Layout("tokens", grid=(14, 14), prefix=1).positions
     196
@@ -44,6 +47,7 @@ class Layout:
     suffix: int = 0
     order: tuple[int, ...] | None = None
     along: tuple[int, ...] | None = None
+    frame: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ("channels_first", "channels_last", "tokens"):
@@ -59,8 +63,8 @@ class Layout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of a filter: the grid, after the frames where there are any."""
-        return self.grid if self.frames is None else (self.frames, *self.grid)
+        """The shape of a filter: the grid, after the frames where it has any."""
+        return self.grid if self.frames is None or self.frame is not None else (self.frames, *self.grid)
 
     @property
     def positions(self) -> int:
@@ -71,7 +75,7 @@ class Layout:
     def axes(self) -> tuple[str, ...]:
         """The names of a filter's axes."""
         space = ("z", "y", "x")[-len(self.grid) :]
-        return space if self.frames is None else ("frame", *space)
+        return space if self.frames is None or self.frame is not None else ("frame", *space)
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether a layer's output of this shape, (B, ...), can be read so."""
@@ -98,11 +102,18 @@ class Layout:
             columns = columns.unflatten(2, self._held).permute(0, 1, *(2 + axis for axis in back)).flatten(2)
         if self.frames is None:
             return columns
-        return columns.unflatten(0, (-1, self.frames)).transpose(1, 2).flatten(2)
+        columns = columns.unflatten(0, (-1, self.frames))
+        if self.frame == EACH:
+            own = columns.unflatten(0, (self.frames, -1)).diagonal(dim1=0, dim2=2)
+            return own.movedim(-1, 0).flatten(0, 1)
+        return columns.transpose(1, 2).flatten(2) if self.frame is None else columns[:, self.frame]
 
     def weigh(self, features: Tensor, weights: Tensor) -> Tensor:
         """Multiply every position of (B, ...) features by its weight in (B, positions); other tokens keep theirs."""
-        weights = weights.to(features.dtype).reshape(features.shape[0], -1)
+        weights = weights.to(features.dtype)
+        if self.frames is not None and self.frame is not None:
+            weights = torch.where(self._is_own(weights), weights.unsqueeze(-2), 1.0)
+        weights = weights.reshape(features.shape[0], -1)
         if self.order is not None:
             weights = weights.unflatten(1, self.grid).permute(0, *(1 + axis for axis in self.order)).flatten(1)
         if self.kind == "channels_first":
@@ -111,6 +122,27 @@ class Layout:
             return features * weights.reshape(-1, *features.shape[1:-1], 1)
         before, after = weights.new_ones(len(weights), self.prefix), weights.new_ones(len(weights), self.suffix)
         return features * torch.cat([before, weights, after], dim=1).unsqueeze(-1)
+
+    def weigh_frame(self, features: Tensor, weights: Tensor, frame: int) -> Tensor:
+        """Multiply the features of one frame alone, (B, ...), by its part of the weights."""
+        if self.frame is not None:
+            is_own = self._is_own(weights)[..., frame, :]
+            return self.of_one_frame.weigh(features, torch.where(is_own, weights, 1.0))
+        return self.of_one_frame.weigh(features, weights.unflatten(-1, (self.frames or 1, -1))[..., frame, :])
+
+    def _is_own(self, weights: Tensor) -> Tensor:
+        """Which frames of (B, positions) weights are those that they are for: (B or 1, frames, 1)."""
+        assert self.frames is not None
+        assert self.frame is not None
+        numbers = torch.arange(self.frames, device=weights.device)
+        if self.frame == EACH:
+            return numbers.repeat_interleave(len(weights) // self.frames).unsqueeze(1).eq(numbers).unsqueeze(2)
+        return numbers.eq(self.frame).reshape(1, -1, 1)
+
+    @property
+    def of_one_frame(self) -> Layout:
+        """How the rows of one frame are laid out, by themselves."""
+        return replace(self, frames=None, frame=None, along=None if self.along is None else self.along[1:])
 
     @property
     def _held(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,9 +16,9 @@ from .borrow import Call, unwrap
 from .inputs import Arguments, Inputs, Select, is_plain, select_output
 from .knowledge import forget, knowledge_of
 from .layers import Layer, find_layer, module_named
-from .layout import Layout
-from .storage import Keeping, StandIn
-from .tape import Given, Tape
+from .layout import EACH, Layout
+from .storage import Keeping, StandIn, fingerprint_of, repeated
+from .tape import EveryCall, Given, Observer, Tape
 
 SOME = 4096  # numbers of a large value that are looked at: enough to tell whether it moves, and along a line
 
@@ -90,6 +91,43 @@ class Replay:
         """The input's size along the axes of the map."""
         return self.arguments.size_for(self.layer.layout)
 
+    def of_frame(self, frame: int) -> Replay:
+        """The same run, with one frame of a clip filtered and the others as they are."""
+        view = copy.copy(self)
+        view.layer = replace(self.layer, layout=replace(self.layer.layout, frame=frame))
+        for name in ("probe_weights", "probed"):
+            view.__dict__.pop(name, None)
+        return view
+
+    def of_each_frame(self) -> Replay | None:
+        """The same run with the batch as many times as it has frames, one frame filtered in each; None where the
+        network, so enlarged, gives other outputs. Then all frames are explained at once."""
+        frames = self.layer.layout.frames or 1
+        view = self.of_frame(EACH)
+        view.arguments = self.arguments.repeated(frames)
+        view.tape = self.tape.repeated(view.arguments, frames)
+        view.features, view.output = (repeated(value, frames) for value in (self.features, self.output))
+        try:
+            with torch.no_grad():
+                view.observed = view.observe(torch.ones(view.batch, view.positions, device=self.features.device))
+                agrees = bool(agreeing(view.observed[OUTPUT], view.output).all()) and self._is_repeatable(view, frames)
+        except Exception:  # noqa: BLE001 - a network may refuse another batch in any way
+            return None
+        return view if agrees and not view.tape.lacking else None
+
+    def _is_repeatable(self, view: Replay, frames: int) -> bool:
+        """Whether a random filter on one frame gives there what it gives alone; once per network and kind of input."""
+        known, key = knowledge_of(self.network), (self.layer.name, self.arguments.signature(), self.select)
+        if is_plain(self.select) and known.get("repeatable", key):
+            return True
+        alone = [self.of_frame(number) for number in range(frames)]
+        each = torch.cat([one.filtered(one.probe_weights) for one in alone])
+        if not bool(agreeing(view.filtered(view.probe_weights), each, slack=10).all()):
+            return False
+        if is_plain(self.select):
+            known.put("repeatable", key, True)
+        return True
+
     def filtered(self, weights: Tensor, *, until: Call | None = None) -> Tensor:
         """Return FT(f): the output, or that of a later call, with every position of the map weighed."""
         return self.head(self.layer.layout.weigh(self.features, weights), until=until)
@@ -102,8 +140,17 @@ class Replay:
     def whole(self, weights: Tensor) -> Tensor:
         """Return FT(f) by running the whole network, as one would without a tape; the slow way, for comparison."""
         self.evaluations += 1
-        returned = self.tape.run_whole(lambda features: self.layer.layout.weigh(features, weights))
-        return self.output_of(returned, None)
+        return self.output_of(self._run_whole(weights), None)
+
+    def _run_whole(self, weights: Tensor, observe: Observer | None = None) -> Any:
+        layout = self.layer.layout
+
+        def weighed(features: Tensor, number: int) -> Tensor:
+            if self.layer.is_called_per_frame:
+                return layout.weigh_frame(features, weights, number)
+            return layout.weigh(features, weights)
+
+        return self.tape.run_whole(weighed, observe=observe)
 
     def observe(self, weights: Tensor) -> Seen:
         """Return what the later module calls are given and return, in order, and what the network returns."""
@@ -189,7 +236,8 @@ class Replay:
     def _start(self, layer: Layer) -> None:
         self.layer = layer
         self.arguments = replace(self.arguments.about(layer.input), copied=layer.inputs_written)
-        self.cut = Call(module_named(self.network, layer.name), layer.call)
+        module = module_named(self.network, layer.name)
+        self.cut = EveryCall.of(module, layer.calls) if layer.call is None else Call(module, layer.call)
         known = knowledge_of(self.network)
         ways = list(Keeping)
         # How much a tape must keep where a lean one was found wanting.
@@ -208,7 +256,7 @@ class Replay:
         if self._given is not None and self._given.keeping is keeping and self._given.cut == self.cut:
             tape, self._given = self._given, None
         else:
-            (tape,) = Tape.of_one_run(self.network, self.arguments, [self.cut], keeping=keeping)
+            tape = self._new_tape(keeping)
         self.tape = tape
         shape = (self.batch * (self.layer.layout.frames or 1), *self.layer.shape)
         if not isinstance(tape.value, Tensor) or tape.cut_calls != self.layer.calls or tape.value.shape != shape:
@@ -229,6 +277,46 @@ class Replay:
                 raise
             return False
         return not tape.lacking and bool(agreeing(self.observed[OUTPUT], self.output).all())
+
+    def _new_tape(self, keeping: Keeping) -> Tape:
+        known, key = knowledge_of(self.network), (self.layer.name, self.arguments.signature())
+        names = dict(self.network.named_modules())
+        unmoved: list[tuple[str, int]] | None = [] if keeping is Keeping.NOTHING else known.get("unmoved", key)
+        calls = [Call(names[name], index) for name, index in unmoved or () if name in names]
+        (tape,) = Tape.of_one_run(self.network, self.arguments, [self.cut], keeping=keeping, unmoved=frozenset(calls))
+        if unmoved is not None or not self.layer.is_called_per_frame or not isinstance(tape.value, Tensor):
+            return tape
+        self.tape, self.features = tape, tape.value
+        called = {module: name for name, module in names.items()}
+        found = [(called[call.module], call.index) for call in self._unmoved()]
+        known.put("unmoved", key, found)
+        return self._new_tape(keeping)
+
+    @torch.no_grad()
+    def _unmoved(self) -> list[Call]:
+        """The calls between those of a layer that is called per frame which return the same whatever is filtered.
+
+        As those do that make the next frame's map ready; a re-run answers them from the tape. Once per network.
+        """
+        runs: list[dict[Call, object]] = []
+        ones = torch.ones(self.batch, self.positions, device=self.features.device)
+        for weights in (ones, self.random_weights(-3.0, 1.0), self.random_weights(0.0, 2.0)):
+            seen: dict[Call, object] = {}
+
+            def note(call: Call, value: Any, seen: dict[Call, object] = seen) -> None:
+                if not isinstance(call, Given):
+                    seen[call] = fingerprint_of(value)
+
+            self._run_whole(weights, note)
+            runs.append(seen)
+        order = list(runs[0])
+        cuts = [place for place, call in enumerate(order) if call.module is self.cut.module]
+        between = order[cuts[0] + 1 : cuts[-1]]
+        return [
+            call
+            for call in between
+            if call.module is not self.cut.module and all(call in run and run[call] == runs[0][call] for run in runs)
+        ]
 
     def _is_verified(self, keeping: Keeping) -> bool:
         """Tell whether a re-run is the whole network also at a random filter, where errors of a tape show.

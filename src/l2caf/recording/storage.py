@@ -58,6 +58,12 @@ class Noted:
         answer.versions = [(tensor, tensor._version) for tensor in tensors_in(self.value)]
         return answer
 
+    def changed(self, of_tensor: Callable[[Tensor], Tensor]) -> Noted:
+        """The same call with a function applied to each tensor that it answers with."""
+        answer = Noted(self.module, rebuilt(self.value, of_tensor))
+        answer.held = self.held
+        return answer
+
     def written_into(self) -> bool:
         """Tell whether somebody wrote into a tensor of the value since it was settled."""
         return any(tensor._version != version for tensor, version in self.versions)
@@ -178,6 +184,22 @@ def stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Ten
     """Return a tensor that takes no memory and shows itself wherever it is read."""
     filler = float("nan") if dtype.is_floating_point else 0
     return torch.full((), filler, dtype=dtype, device=device).expand(shape).as_subclass(StandIn)
+
+
+def repeated(tensor: Tensor, times: int) -> Tensor:
+    """A batch so many times over, one after the other; a stand-in stays one."""
+    if isinstance(tensor, StandIn):
+        return stand_in(torch.Size((times * tensor.shape[0], *tensor.shape[1:])), tensor.dtype, tensor.device)
+    return tensor.repeat(times, *[1] * (tensor.ndim - 1))
+
+
+def fingerprint_of(value: Any) -> object:
+    """What two values have in common, as good as always, only if all numbers of their tensors are the same."""
+    return [(tuple(tensor.shape), int(tensor.detach().contiguous().view(_BITS[tensor.itemsize]).sum()))
+            for tensor in tensors_in(value) if tensor.itemsize in _BITS]  # fmt: skip
+
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # whole numbers of the same size
 
 
 def holds_stand_in(value: Any) -> bool:

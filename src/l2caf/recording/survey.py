@@ -7,7 +7,7 @@ run on all slabs (`positions.py`). Both depend on the network and the kind of in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from .inputs import Arguments, Select, position_axes, select_output
 from .layout import Layout, natural, proposals
 from .positions import Answers, Finding, Verdict, find, responses_for, verdict_on
 from .slabs import Base, Slabs
+from .tape import EveryCall
 
 AT_ONCE = 1 << 22  # numbers of input that are run at once: a batch of photographs, but one volume after the other
 OUTPUT = -1  # stands for the network's own output among the numbers of the calls
@@ -28,12 +29,13 @@ OUTPUT = -1  # stands for the network's own output among the numbers of the call
 class Seen:
     """One call of one module that gave numbers in which a map may be; `alive` are the tokens, or any, with a gradient.
 
-    `alive` is None where no gradient came through, which proves nothing.
+    `call` is None for all calls of a module that is called once per frame, joined as rows of one batch. `alive` is None
+    where no gradient came through, which proves nothing.
     """
 
     name: str
     kind: str
-    call: int
+    call: int | None
     shape: tuple[int, ...]
     alive: tuple[bool, ...] | None = None
 
@@ -159,20 +161,34 @@ class Look:
             with forwards_replaced(watching(self._layers(), returned=returned_from)), torch.no_grad():
                 returned = given.call(self.network)
         output = select_output(returned, self.select, rows)
-        axes = _axes_in_use(main, rows, [one.shape for one, _ in noted])
+        per_frame = _called_per_frame(noted, calls, rows, set(position_axes(main).values()))
+        shapes = [one.shape for one, _ in noted]
+        shapes += [(calls[name] * rows, *tensors[0].shape[1:]) for name, tensors in per_frame.items()]
+        axes = _axes_in_use(main, rows, shapes)
         usable = [(one, tensor) for one, tensor in noted if next(proposals(one.shape, axes, rows), None)]
         alive = _alive(output, [tensor for _, tensor in usable])
-        self._again = {
-            number: tensor.detach()
-            for number, (_, tensor) in enumerate(usable)
-            # What follows may have written into it.
-            if tensor.is_inference() or tensor._version == versions[id(tensor)]
-        }
+        seen: list[Seen] = []
+        self._again = {}
+
+        def is_as_it_was(tensor: Tensor) -> bool:  # what follows may have written into it
+            return tensor.is_inference() or tensor._version == versions[id(tensor)]
+
+        for (one, tensor), felt in zip(usable, alive, strict=True):
+            if is_as_it_was(tensor):
+                self._again[len(seen)] = tensor.detach()
+            seen.append(replace(one, alive=felt))
+            if one.name not in per_frame or one.call != calls[one.name] - 1:
+                continue
+            tensors = per_frame[one.name]
+            shape = (len(tensors) * rows, *one.shape[1:])
+            if next(proposals(shape, axes, rows), None):
+                felts = [felt for (other, _), felt in zip(usable, alive, strict=True) if other.name == one.name]
+                together = None if None in felts else tuple(map(any, zip(*felts, strict=True)))
+                if all(map(is_as_it_was, tensors)):
+                    self._again[len(seen)] = EveryCall.of(self.network, len(tensors)).joined(tensors).detach()  # type: ignore[union-attr]
+                seen.append(Seen(one.name, one.kind, None, shape, together))
         return Survey(
-            seen=tuple(
-                Seen(one.name, one.kind, one.call, one.shape, felt)
-                for (one, _), felt in zip(usable, alive, strict=True)
-            ),
+            seen=tuple(seen),
             calls=calls,
             axes=axes,
             rows=rows,
@@ -255,6 +271,7 @@ class Look:
             if stop - start < size and start:  # a whole batch, where the network takes no other
                 rows = torch.cat([rows, slabs.base.repeat(size - (stop - start), *[1] * (rows.ndim - 1))])
             met: set[int] = set()
+            frames: dict[str, list[Tensor]] = {}
 
             def note(
                 number: int, output: Tensor, rows: Tensor = rows, kept: int = stop - start, met: set[int] = met
@@ -265,10 +282,24 @@ class Look:
                     for response in responses[number]:
                         response.note(output[: folded * kept])
 
-            def returned_from(call: Call, output: Any, note: Callable[[int, Tensor], None] = note) -> None:
-                number = numbers.get((self._names[call.module], call.index))
+            def returned_from(
+                call: Call,
+                output: Any,
+                note: Callable[[int, Tensor], None] = note,
+                frames: dict[str, list[Tensor]] = frames,
+            ) -> None:
+                name = self._names[call.module]
+                number = numbers.get((name, call.index))
                 if number is not None and isinstance(output, Tensor):
                     note(number, output)
+                number = numbers.get((name, None))
+                if number is None or not isinstance(output, Tensor):
+                    return
+                frames.setdefault(name, []).append(output.clone())  # what follows may write into it
+                if len(frames[name]) == survey.calls[name]:
+                    joined = EveryCall.of(call.module, survey.calls[name]).joined(frames.pop(name))
+                    if joined is not None:
+                        note(number, joined)
 
             with forwards_replaced(watching(modules, returned=returned_from)), torch.no_grad():
                 returned = self.arguments.with_rows(rows).call(self.network)
@@ -280,10 +311,10 @@ class Look:
 
     def moved_by(self, survey: Survey, numbers: Sequence[int]) -> dict[int, bool]:
         """Whether the output changes when a call's positions are weighed at random: one run, a row for each call."""
-        layouts = [survey.findings[number].layout for number in numbers]
+        layouts = {number: survey.findings[number].layout for number in numbers}
         changes = [
-            _weighing(layout, row, len(numbers) + 1)
-            for row, layout in enumerate(layouts, start=1)
+            _weighing(layout if survey.seen[number].call is not None else layout.of_one_frame, row, len(numbers) + 1)
+            for row, (number, layout) in enumerate(layouts.items(), start=1)
             if layout is not None
         ]
         changed = self._changed_by(survey, numbers, changes, self._slabs(survey).base)
@@ -307,10 +338,11 @@ class Look:
         In each of these rows one call's output is changed; None where the network cannot be run like that.
         """
         rows = torch.cat([self._slabs(survey).base, given.repeat(len(numbers), *[1] * (given.ndim - 1))])
-        changing: dict[str, dict[int, Callable[[Tensor], Tensor]]] = {}
+        changing: dict[str, dict[int, list[Callable[[Tensor], Tensor]]]] = {}
         for number, change in zip(numbers, changes, strict=True):
             one = survey.seen[number]
-            changing.setdefault(one.name, {})[one.call] = change
+            for call in range(survey.calls[one.name]) if one.call is None else [one.call]:
+                changing.setdefault(one.name, {}).setdefault(call, []).append(change)
         modules = {module: self._names[module] for module in self._layers() if self._names[module] in changing}
         replaced = {module: _changing(module.forward, changing[name]) for module, name in modules.items()}
         try:
@@ -348,17 +380,33 @@ def _keeping_the_first(row: int, rows: int) -> Callable[[Tensor], Tensor]:
     return keep
 
 
-def _changing(forward: Forward, changes: dict[int, Callable[[Tensor], Tensor]]) -> Forward:
+def _changing(forward: Forward, changes: dict[int, list[Callable[[Tensor], Tensor]]]) -> Forward:
     calls = 0
 
     def changed(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         output = forward(*args, **kwargs)
-        change = changes.get(calls)
+        for change in changes.get(calls, ()):
+            output = change(output)
         calls += 1
-        return output if change is None else change(output)
+        return output
 
     return changed
+
+
+def _called_per_frame(
+    noted: Sequence[tuple[Seen, Tensor]], calls: dict[str, int], rows: int, lengths: set[int]
+) -> dict[str, list[Tensor]]:
+    """What the calls of each module returned that is called as often as an axis of the input is long, always alike."""
+    found: dict[str, list[Tensor]] = {}
+    for one, tensor in noted:
+        if calls[one.name] > 1 and calls[one.name] in lengths:
+            found.setdefault(one.name, []).append(tensor)
+    return {
+        name: tensors
+        for name, tensors in found.items()
+        if len(tensors) == calls[name] and len({one.shape for one in tensors}) == 1 and len(tensors[0]) == rows
+    }
 
 
 def _axes_in_use(main: Tensor, rows: int, shapes: Iterable[tuple[int, ...]]) -> dict[int, int]:

@@ -40,7 +40,12 @@ def with_slope(problem: Problem, value: Value, parameters: Tensor) -> tuple[Tens
                 "The network's weights were made under torch.inference_mode, so no gradient passes through them: make "
                 "or load them outside of it, or take copy.deepcopy(network)."
             ) from error
-    return torch.where(losses.isfinite(), losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
+    allowed = losses.isfinite()
+    if (
+        problem.filter.parameters_are_weights
+    ):  # no scale makes a filter of nothing: a start along a slope of zero is none
+        allowed = allowed & (parameters.abs().amax(dim=1) > 0)
+    return torch.where(allowed, losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
 
 
 def slope_of(losses: Tensor, parameters: Tensor) -> Tensor:

@@ -213,7 +213,7 @@ class Asked:
         """The maps of frames that the network sees together, in the order of time."""
         import torch
 
-        from ..frame_maps import filters_in_time, frame_weights, frames_in, grids_in_time, maps_in_time
+        from ..frame_maps import filters_in_time, frames_in, grids_in_time, maps_in_time, shares_in_time
 
         count = len(window.frames)
         ready = [self.model.ready(frame.picture) for frame in window.frames]
@@ -230,7 +230,7 @@ class Asked:
         filters = filters_in_time(heatmap, 0, count).numpy()
         grids = grids_in_time(heatmap, 0, count, signed=self.signed).numpy()
         fine = maps_in_time(heatmap, 0, count, signed=self.signed).numpy()
-        shares = (frame_weights(heatmap, 0, count) * count).numpy()
+        shares = shares_in_time(heatmap, 0, count).numpy()
         about = self._about(heatmap, output, 0, len(grids))
         for place in range(window.start, window.stop):
             crop = ready[place].crop

@@ -1,0 +1,195 @@
+"""Clips: a map per frame, the same however the network is written, and what it says of which frame counts."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import l2caf
+import networks_for_tests as nets
+from clips_for_tests import PATCH, Clip, ConvLSTM, Volume, planted, trained
+from l2caf.errors import InputError
+from networks_for_tests import seeded
+
+QUICK = l2caf.Auto(l2caf.Riemannian(exploring=0))
+KINDS = ("lstm", "gru", "both ways", "two layers", "packed", "attention", "mean")
+
+
+def twins(kind: str) -> tuple[nn.Module, nn.Module]:
+    """One network written as a loop over the frames, and with the frames in the batch."""
+    loop, folded = seeded(lambda: Clip(kind, loop=True)), seeded(lambda: Clip(kind, loop=False))
+    folded.load_state_dict(loop.state_dict())
+    return loop, folded
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loop_over_frames_and_frames_in_the_batch_give_the_same_maps(kind: str) -> None:
+    clips = planted(2, 3, seed=0)[0]
+    loop, folded = (
+        l2caf.explain(network, clips, objective=l2caf.ClassSpecific(1), solver=QUICK) for network in twins(kind)
+    )
+    assert loop.axes == folded.axes == ("sample", "frame", "y", "x")
+    assert loop.layer == folded.layer == "layer"
+    assert loop.call is None
+    assert loop.maps.shape == (2, 3, 32, 32)
+    torch.testing.assert_close(loop.weights, folded.weights, atol=1e-3, rtol=0)
+    torch.testing.assert_close(loop.frame_weights, folded.frame_weights, atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(loop.frame_weights.sum(dim=1), torch.ones(2, dtype=torch.float64))
+
+
+class OneByOne(l2caf.ClassOblivious):
+    """The same objective, which does not say how it reads a batch that comes several times over."""
+
+    def repeated(self, times: int) -> None:
+        return None
+
+
+@pytest.mark.parametrize("loop", [True, False])
+@pytest.mark.parametrize("kind", ["lstm", "mean"])
+def test_frames_explained_at_once_are_those_explained_one_after_the_other(kind: str, loop: bool) -> None:
+    network = twins(kind)[not loop]
+    clips = planted(3, 4, seed=1)[0]
+    at_once = l2caf.explain(network, clips, solver=QUICK)
+    apart = l2caf.explain(network, clips, objective=OneByOne(), solver=QUICK)
+    torch.testing.assert_close(at_once.solution.loss, apart.solution.loss, rtol=1e-2, atol=1e-9)
+    torch.testing.assert_close(at_once.frame_weights, apart.frame_weights, atol=1e-5, rtol=1e-3)
+    if kind == "mean":
+        assert at_once.outcome == ["exact"] * 3
+        torch.testing.assert_close(at_once.weights.abs(), apart.weights.abs(), atol=1e-3, rtol=0)
+
+
+def by_hook(network: Clip, clips: Tensor, weights: Tensor, frame: int) -> Tensor:
+    """What a person would write: a hook that multiplies one frame's map."""
+    calls = iter(range(100))
+
+    def multiply(_module: nn.Module, _args: object, output: Tensor) -> Tensor:
+        if network.loop:
+            return output * weights if next(calls) == frame else output
+        maps = output.unflatten(0, clips.shape[:2])
+        return torch.cat(
+            [maps[:, :frame], maps[:, frame : frame + 1] * weights.unsqueeze(1), maps[:, frame + 1 :]], 1
+        ).flatten(0, 1)
+
+    handle = network.layer.register_forward_hook(multiply)
+    with torch.no_grad():
+        output = network(clips)
+    handle.remove()
+    return output
+
+
+@pytest.mark.parametrize("loop", [True, False])
+def test_the_loss_of_a_frame_is_what_multiplying_that_frame_gives(loop: bool) -> None:
+    network = twins("lstm")[not loop]
+    clips = planted(2, 3, seed=2)[0]
+    with torch.no_grad():
+        untouched = network(clips)
+    solution = l2caf.explain(network, clips, solver=QUICK).solution
+    assert len(solution.frames) == 3
+    for frame, own in enumerate(solution.frames):
+        output = by_hook(network, clips, own.filter.unsqueeze(1), frame)
+        expected = (output - untouched).double().square().sum(dim=1)
+        torch.testing.assert_close(own.loss, expected, rtol=1e-3, atol=1e-9)
+        torch.testing.assert_close(own.filter.flatten(1).norm(dim=1), torch.ones(2))
+    off = [
+        (by_hook(network, clips, torch.zeros(2, 1, 8, 8), frame) - untouched).square().sum(dim=1) for frame in range(3)
+    ]
+    grown = torch.stack(off, dim=1).double()
+    torch.testing.assert_close(solution.frame_weights, grown / grown.sum(dim=1, keepdim=True), rtol=1e-3, atol=1e-6)
+
+
+def test_what_makes_the_next_frame_ready_is_not_computed_again() -> None:
+    network = seeded(lambda: Clip("lstm", loop=True))
+    clips = planted(2, 3, seed=3)[0]
+    l2caf.explain(network, clips, solver=QUICK)
+    ran: list[str] = []
+    for name in ("stem", "layer", "reader"):
+        module = network.get_submodule(name)
+        forward = module.forward
+        module.forward = lambda x, name=name, forward=forward: (ran.append(name), forward(x))[1]
+    l2caf.explain(network, clips, solver=QUICK)
+    ran.clear()
+    l2caf.explain(network, clips, solver=QUICK)
+    assert ran.count("stem") == ran.count("layer") == 3
+    assert ran.count("reader") > 6
+
+
+def test_a_state_that_is_a_map_has_frames_as_well() -> None:
+    heatmap = l2caf.explain(seeded(ConvLSTM), planted(2, 4, seed=4)[0], layer="stem", solver=QUICK)
+    assert heatmap.axes == ("sample", "frame", "y", "x")
+    assert heatmap.maps.shape == (2, 4, 32, 32)
+
+
+def test_several_maps_per_sample_each_have_their_frames() -> None:
+    clips = planted(2, 3, seed=5)[0]
+    heatmap = l2caf.explain(twins("lstm")[0], clips, objective=l2caf.ClassSpecific(classes=[0, 2]), solver=QUICK)
+    assert heatmap.axes == ("sample", "map", "frame", "y", "x")
+    assert heatmap.maps.shape == (2, 2, 3, 32, 32)
+    assert heatmap.frame_weights.shape == (2, 2, 3)
+    one = pickle.loads(pickle.dumps(heatmap[1]))
+    torch.testing.assert_close(one.frame_weights, heatmap.frame_weights[1:])
+    assert len(one.solution.frames) == 3
+    labels = l2caf.explain(twins("lstm")[0], clips, objective=l2caf.ClassSpecific(labels=[2, 0]), solver=QUICK)
+    torch.testing.assert_close(labels.weights[0], heatmap.weights[0, 1], atol=1e-3, rtol=0)
+
+
+def test_frames_together_share_one_norm_or_have_one_each() -> None:
+    clips = planted(2, 3, seed=6)[0]
+    network = twins("lstm")[1]
+    one = l2caf.explain(network, clips, frames="together", solver=QUICK)
+    torch.testing.assert_close(one.weights.flatten(1).norm(dim=1), torch.ones(2))
+    each = l2caf.explain(network, clips, filter=l2caf.UnitL2PerFrame(), solver=QUICK)
+    torch.testing.assert_close(each.weights.flatten(2).norm(dim=2), torch.ones(2, 3))
+    assert not each.solution.frames
+    with pytest.raises(InputError, match="no frames"):
+        l2caf.explain(seeded(nets.curved), clips[:, 0], filter=l2caf.UnitL2PerFrame())
+    with pytest.raises(InputError, match="alone"):
+        l2caf.explain(network, clips, frames="apart")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["gradcam", "gradcam-abs"])
+def test_formulas_see_all_frames_of_a_loop_too(method: str) -> None:
+    clips = planted(2, 3, seed=7)[0]
+    loop, folded = (l2caf.explain(network, clips, method=method) for network in twins("gru"))
+    assert loop.maps.shape == (2, 3, 32, 32)
+    torch.testing.assert_close(loop.weights, folded.weights, atol=1e-5, rtol=1e-3)
+
+
+def test_a_single_call_can_still_be_asked_for() -> None:
+    heatmap = l2caf.explain(twins("lstm")[0], planted(2, 3, seed=8)[0], layer="layer", call=1, solver=QUICK)
+    assert heatmap.call == 1
+    assert heatmap.maps.shape == (2, 32, 32)
+
+
+# Clips whose answer is known
+
+
+def judged(heatmap: l2caf.Heatmap, when: Tensor, corners: Tensor) -> float:
+    """The share of clips whose heaviest frame is the planted one, with its peak in the planted patch."""
+    right = 0
+    for maps, weights, frame, (y, x) in zip(heatmap.maps, heatmap.frame_weights, when, corners.tolist(), strict=True):
+        row, column = divmod(int(maps[frame].argmax()), maps.shape[-1])
+        right += int(weights.argmax()) == frame and y <= row < y + PATCH and x <= column < x + PATCH
+    return right / len(when)
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("both ways", 200), ("gru", 250)])
+def test_the_planted_frame_is_the_heaviest_and_its_patch_the_peak(kind: str, steps: int) -> None:
+    network = trained(lambda: Clip(kind, loop=kind == "gru"), steps=steps)
+    clips, classes, when, corners = planted(100, 3, seed=9)
+    assert (network(clips).argmax(dim=1) == classes).sum() >= 97
+    heatmap = l2caf.explain(network, clips, objective=l2caf.ClassSpecific(), solver=QUICK)
+    assert judged(heatmap, when, corners) >= 0.95
+
+
+def test_a_network_with_a_map_over_time_weighs_its_frames() -> None:
+    network = trained(Volume, channels_first=True, frames=5, steps=300)
+    clips, classes, when, corners = planted(100, 5, seed=10)
+    clips = clips.transpose(1, 2)
+    assert (network(clips).argmax(dim=1) == classes).sum() >= 97
+    heatmap = l2caf.explain(network, clips, objective=l2caf.ClassSpecific())
+    assert set(heatmap.outcome) == {"exact"}
+    assert heatmap.maps.shape == (100, 5, 32, 32)
+    assert judged(heatmap, when, corners) >= 0.95
