@@ -22,18 +22,23 @@ def frames_in(heatmap: Heatmap) -> int | None:
     return heatmap.size[0] if len(heatmap.size) == 3 else None
 
 
+def has_filters_of_their_own(heatmap: Heatmap) -> bool:
+    """Whether each frame has a filter that was found while the others were off."""
+    return "frame" in heatmap.axes and bool(heatmap.solution.frames)
+
+
 def filters_in_time(heatmap: Heatmap, index: int, frames: int) -> Tensor:
     """One sample's filters with their sign, for each frame on the layer's grid: (maps, frames, rows, columns)."""
     return _in_time(heatmap, _weights(heatmap, index), frames)
 
 
 def grids_in_time(heatmap: Heatmap, index: int, frames: int, *, signed: bool) -> Tensor:
-    """The same as they are shown: the largest magnitude of each map, over all frames, is 1."""
+    """The same as they are shown: the largest magnitude of each filter is 1, be it one for all frames or one each."""
     weights = _weights(heatmap, index)
     shown = weights if signed else weights.clamp_min(0) if heatmap.keeps_sign else weights.abs()
     grids = _in_time(heatmap, shown, frames)
-    largest = grids.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(grids.dtype).tiny)
-    return grids / largest[:, None, None, None]
+    axes = (2, 3) if has_filters_of_their_own(heatmap) else (1, 2, 3)
+    return grids / grids.abs().amax(dim=axes, keepdim=True).clamp_min(torch.finfo(grids.dtype).tiny)
 
 
 def maps_in_time(heatmap: Heatmap, index: int, frames: int, *, signed: bool) -> Tensor:

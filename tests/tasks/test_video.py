@@ -149,8 +149,11 @@ class TestMaps:
 
     def test_a_recurrent_network_sees_frames_spread_over_the_clip(self, clip: Path) -> None:
         of = model(Recurrent(), class_names=(), clip=ClipInput(3, spread=True))
-        moments = list(asked(of).moments(open_clip(clip)))
+        asking = asked(of)
+        moments = list(asking.moments(open_clip(clip)))
         assert [round(one.frame.time, 3) for one in moments] == [0.2, 0.6, 1.0]
+        assert asking.found.per_frame
+        assert [float(one.heats[0].grid.max()) for one in moments] == pytest.approx([1, 1, 1])
         assert sum(one.share[0] for one in moments if one.share) == pytest.approx(3)
         assert [one.first for one in moments] == [True, False, False]
 

@@ -104,6 +104,7 @@ class Found:
     layer: str = ""
     solver: str = ""
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    per_frame: bool = False  # whether each of several frames has a filter of its own
 
 
 class Asked:
@@ -213,7 +214,14 @@ class Asked:
         """The maps of frames that the network sees together, in the order of time."""
         import torch
 
-        from ..frame_maps import filters_in_time, frames_in, grids_in_time, maps_in_time, shares_in_time
+        from ..frame_maps import (
+            filters_in_time,
+            frames_in,
+            grids_in_time,
+            has_filters_of_their_own,
+            maps_in_time,
+            shares_in_time,
+        )
 
         count = len(window.frames)
         ready = [self.model.ready(frame.picture) for frame in window.frames]
@@ -224,6 +232,7 @@ class Asked:
             if not self.found.layer and (note := pooling_note(recording.head, count)):
                 self._note(note)
         self._learn(heatmap)
+        self.found.per_frame = has_filters_of_their_own(heatmap)
         if frames_in(heatmap) is None:
             self._note(f"Layer {heatmap.layer} has no axis of time: its map is the same for all frames.")
         (prediction,) = self.model.predictions(output)

@@ -200,7 +200,10 @@ def _film(request: VideoRequest, model: Model, clip: Clip, files: Files, progres
         elif outcomes:
             parts.append(f"{asked.found.solver}: {', '.join(one.replace('_', ' ') for one in outcomes)}")
         if watched.together:
-            parts.append(f"{_longest(watched)} frames at once, one scale for all of them")
+            each = (
+                "a filter for each, shown to its own maximum" if asked.found.per_frame else "one filter for all of them"
+            )
+            parts.append(f"{_longest(watched)} frames at once, {each}")
         else:
             parts.append("frame by frame, each map to its own maximum")
         if request.smooth > 1:
