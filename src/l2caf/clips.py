@@ -75,7 +75,8 @@ class Clip:
     """A clip on disk, opened by `open_clip`; going through it decodes it anew each time.
 
     rate       frames per second, on average, as the file says; None where it does not
-    announced  how many frames the file says it has; None where it does not. Files are wrong about it: `count` counts
+    announced  how many frames the file says it has, or its duration does; None where neither is told. Files are wrong
+               about it: `count` counts
     """
 
     path: Path
@@ -127,12 +128,10 @@ def open_clip(path: str | os.PathLike[str]) -> Clip:
     path = Path(path)
     if path.is_dir():
         return Clip(path, None, len(_pictures_in(path)))
-    with _opened(path) as (_, stream):
+    with _opened(path) as (container, stream):
         rate = float(stream.average_rate) if stream.average_rate else None
-        announced = stream.frames
-        if not announced and rate and stream.duration:
-            announced = round(float(stream.duration * stream.time_base) * rate)
-        return Clip(path, rate, announced or None)
+        seconds = (container.duration or 0) / 1e6  # FFmpeg's unit for files
+        return Clip(path, rate, stream.frames or round(seconds * (rate or 0)) or None)
 
 
 def read(path: str | os.PathLike[str], frames: int | None = None) -> Pixels:
@@ -344,16 +343,12 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             f"'{path}' is no clip that can be read, or was cut off ({_said(error)}): save or download it again."
         ) from error
     with container:
-        # The picture of a record's sleeve is a stream of its own.
-        streams = [one for one in container.streams.video if not int(one.disposition) & _SLEEVE]
-        if not streams or streams[0].codec_context is None:
+        stream = container.streams.best("video")  # a picture of a record's sleeve is one of the last choice
+        if stream is None or stream.codec_context is None:
             raise ClipError(f"'{path}' holds no pictures that can be decoded: give a clip.")
         # Several frames at once would be decoded faster, but where one is damaged its neighbours are lost with it.
-        streams[0].thread_type = "SLICE"
-        yield container, streams[0]
-
-
-_SLEEVE = 0x400  # FFmpeg's AV_DISPOSITION_ATTACHED_PIC
+        stream.thread_type = "SLICE"
+        yield container, stream
 
 
 def import_av() -> Any:

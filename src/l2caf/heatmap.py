@@ -312,11 +312,17 @@ class Heatmap:
         a sample side by side; `index` picks one sample, `which` one map. A .pdf or .svg is a figure with lines and
         letters, its photograph at `dpi` pixels per inch. `legend` says whether the colours are explained; by default
         where there are two of them (`signed`), or several maps; `title` stands above them.
+
+        The maps of a clip become a film (.mp4, .gif) or, as any other picture, a strip of its moments. `image` is then
+        the frames that the network saw, (T, height, width, 3), a list of pictures or the path of a clip; `fps` how many
+        make a second, where they do not tell.
         """
         import numpy
 
         from .files import write_whole
+        from .frame_maps import save_in_time
         from .images import save_picture
+        from .rendering.clip import is_clip
         from .rendering.drawn import sheet_of
         from .rendering.figure_file import DPI, SUFFIXES, save_figure
         from .rendering.settings import check_flag
@@ -326,6 +332,8 @@ class Heatmap:
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
+        if path.suffix.lower() == ".mp4" or (self._is_clip and (path.suffix.lower() == ".gif" or is_clip(image))):
+            return save_in_time(self, path, image, index, which, signed=signed, preprocess=preprocess, **style)
         check_flag(legend, "legend")
         cells = cells_of(self, image, index, which, signed=signed, preprocess=preprocess, boxes=boxes)
         shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
@@ -346,6 +354,10 @@ class Heatmap:
         shown = shown if "map" in self.axes else shown.unsqueeze(0)
         largest = shown.abs().flatten(1).amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
         return (shown / largest.reshape(-1, *[1] * (shown.ndim - 1))).cpu().numpy()
+
+    @property
+    def _is_clip(self) -> bool:
+        return "frame" in self.axes or len(self.size) == 3
 
     def _resized(self, weights: Tensor) -> Tensor:
         """Interpolate linearly along one axis after the other, each a product with a small matrix; the last one last,

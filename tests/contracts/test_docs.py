@@ -50,6 +50,7 @@ CHEAPER = {
     "sanity": "--seeds 1 --stages 2 -m l2caf",
     "time": "--rounds 1",
     "train": "--iterations 1 --views 1",
+    "video": "--stride 20",
 }
 # Pages of which more is asked than that they run.
 EXTENDING, PORTED = "docs/extend.md", "docs/coming-from.md"

@@ -18,6 +18,7 @@ COMMANDS = (
     "explain",
     "compare",
     "animate",
+    "video",
     "networks",
     "layers",
     "demo",
@@ -31,7 +32,7 @@ COMMANDS = (
 # Called alone these work, or say what they miss; the others show their help.
 NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
 # These make a picture or a page, which they name to `terminal.made`.
-OPEN = ("explain", "compare", "animate", "demo", "evaluate", "sanity", "time", "match")
+OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "time", "match")
 ALIASES = {"select": "output", "part": "split"}
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.
@@ -79,6 +80,7 @@ def _l2caf(
     l2caf explain holiday/ --top 3 --out heatmaps
     l2caf compare photo.jpg --class "tiger cat"
     l2caf animate photo.jpg
+    l2caf video clip.mp4
     l2caf layers timm:resnet50
     """
 

@@ -48,15 +48,7 @@ def command(
         ),
     ] = False,
     seed: options.Seed = 0,
-    signed: Annotated[
-        bool,
-        typer.Option(
-            "--signed",
-            help="Show what speaks for a class and what against it, in two colours; for the best class where none is"
-            " named.",
-            rich_help_panel=options.DRAW,
-        ),
-    ] = False,
+    signed: options.Signed = False,
     cmap: options.Cmap = None,
     alpha: options.Alpha = options.DEFAULT_ALPHA,
     contours: options.Contours = False,

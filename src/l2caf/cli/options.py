@@ -139,6 +139,14 @@ Solver = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the random start of gradient descent.", rich_help_panel=ASK)]
+Signed = Annotated[
+    bool,
+    typer.Option(
+        "--signed",
+        help="Show what speaks for a class and what against it, in two colours; of the best class if none is named.",
+        rich_help_panel=DRAW,
+    ),
+]
 Cmap = Annotated[
     str | None,
     typer.Option("--cmap", help="Colour map of matplotlib. [dim]Default: turbo.[/dim]", rich_help_panel=DRAW),

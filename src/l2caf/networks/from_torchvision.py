@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..clips import ClipInput
 from ..errors import CatalogueError
 from ..preprocessing import Preprocessing
 from .class_names import IMAGENET_CLASSES, imagenet_class_names
@@ -36,10 +38,14 @@ class Torchvision(Source):
             source, state = f"torchvision, weights of {weights}", "as given"
         categories = () if published is None else published.meta.get("categories", ())
         class_names = imagenet_class_names() if len(categories) == IMAGENET_CLASSES else ()
+        clip = _clip_input(models, own)
+        if clip is not None:
+            class_names = tuple(categories)  # of actions
         prepare = _preprocessing(published)
         assumed = {} if prepare else {"preprocessing": "photographs are prepared as is usual for ImageNet"}
         prepare = prepare or Preprocessing()
-        return Model(f"torchvision:{own}", network.eval(), prepare, class_names, source, weights=state, assumed=assumed)
+        known = Model(f"torchvision:{own}", network.eval(), prepare, class_names, source, weights=state)
+        return replace(known, assumed=assumed, clip=clip)
 
     def summary(self) -> CatalogueRow:
         return CatalogueRow(
@@ -104,15 +110,25 @@ def _pretrained(models: Any, name: str, published: Any) -> Any:
 
 
 def _preprocessing(published: Any) -> Preprocessing | None:
-    """That of the published weights; None where they name no crop (segmentation, video)."""
+    """That of the published weights; None where they name no crop (segmentation)."""
     preset: Any = None if published is None else published.transforms()
-    if not isinstance(getattr(preset, "crop_size", None), list) or len(preset.crop_size) != 1:
+    if not isinstance(getattr(preset, "crop_size", None), list):
         return None
-    (crop,), (resize,) = preset.crop_size, preset.resize_size
+    crop, resize = preset.crop_size, preset.resize_size
     return Preprocessing(
-        input_size=(crop, crop),
-        resize_size=(resize, resize),
+        input_size=(crop[0], crop[-1]),
+        resize_size=(resize[0], resize[-1]),
         mean=tuple(preset.mean),
         std=tuple(preset.std),
         interpolation=preset.interpolation.value,
+        fit="squash" if len(resize) == 2 else "crop",  # two sides are taken as they are, one keeps the proportions
     )
+
+
+def _clip_input(models: Any, name: str) -> ClipInput | None:
+    """How a network of torchvision.models.video takes clips, as its published weights were judged."""
+    if name not in models.list_models(module=models.video):
+        return None
+    if name.startswith("mvit"):  # its embedding of positions is made for one length
+        return ClipInput(16, channels_first=True, rate=7.5)
+    return ClipInput(channels_first=True, rate=15)

@@ -140,7 +140,7 @@ class Model:
         if self.embedding:
             return self if self.compares else replace(self, compares="its embedding")
         network = unwrap(self.network)
-        grey = self._guarded(Image.new("RGB", (256, 256), "grey")).input
+        grey = self.ready(Image.new("RGB", (256, 256), "grey")).input
         taken = without_classifier(network, self.batch([grey]), classes=len(self.class_names))
         made = replace(self, network=network, class_names=(), embedding=True)
         if taken is None:
@@ -168,8 +168,17 @@ class Model:
     def prepare(self, image: Image.Image) -> Prepared:
         """A photograph as input (3, H, W), as a sharp picture of what the network sees, and where that lies on it."""
         image = as_photograph(image)
-        made = self._guarded(image)
+        made = self.ready(image)
         return made._replace(view=self.view(image))
+
+    def ready(self, image: Image.Image) -> Prepared:
+        """The same without the sharp picture, which costs more than the input: for films, where most are not shown."""
+        try:
+            return self.preprocess.prepare(image)
+        except L2cafError:
+            raise
+        except Exception as error:  # the user's own preprocessing may fail in any way
+            raise InputError(f"{self.name} cannot prepare this picture ({first_line(error)}).") from error
 
     def view(self, image: Image.Image) -> Image.Image:
         """The part of a photograph that the network sees, as sharp as the photograph is."""
@@ -203,7 +212,7 @@ class Model:
         if not several:
             raise InputError("There are no photographs to explain: give at least one.")
         opened = [as_photograph(one) for one in several]
-        prepared = [self._guarded(one) for one in opened]
+        prepared = [self.ready(one) for one in opened]
         sizes = {one.input.shape[1:] for one in prepared}
         if len(sizes) > 1:
             raise InputError(
@@ -277,14 +286,6 @@ class Model:
     def class_index(self, text: str) -> int:
         """The class that a person means, by number, name, or a part that only one name has."""
         return class_index(self.class_names, text, network=self.name)
-
-    def _guarded(self, image: Image.Image) -> Prepared:
-        try:
-            return self.preprocess.prepare(image)
-        except L2cafError:
-            raise
-        except Exception as error:  # the user's own preprocessing may fail in any way
-            raise InputError(f"{self.name} cannot prepare this picture ({first_line(error)}).") from error
 
 
 def devices() -> list[str]:

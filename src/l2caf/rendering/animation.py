@@ -38,15 +38,15 @@ def save_gif(
     if milliseconds < 20 or hold < 20 or loop < 0:
         raise InputError("A GIF shows a frame for 20 milliseconds or longer, and loop is 0 or more.")
     coloured = [frame.convert("RGB") for frame in frames]
-    palette = _shared_palette(coloured)
-    dithered = [_dithered(frame, palette) for frame in coloured]
+    palette = shared_palette(coloured)
+    patterned = [dithered(frame, palette) for frame in coloured]
     durations = [milliseconds] * (len(frames) - 1) + [hold]
     with write_whole(path) as temporary:
-        dithered[0].save(
+        patterned[0].save(
             temporary,
             format="GIF",
             save_all=True,
-            append_images=dithered[1:],
+            append_images=patterned[1:],
             duration=durations,
             loop=loop,
             optimize=False,
@@ -106,7 +106,7 @@ def _beside(picture: Image.Image, curve: Image.Image) -> Image.Image:
     return frame
 
 
-def _shared_palette(frames: Sequence[Image.Image]) -> Image.Image:
+def shared_palette(frames: Sequence[Image.Image]) -> Image.Image:
     """256 colours chosen over the whole film, from at most 16 frames spread over it, made small."""
     picked = np.unique(np.rint(np.linspace(0, len(frames) - 1, min(16, len(frames)))).astype(int))
     size = tuple(max(1, side * 160 // max(frames[0].size)) for side in frames[0].size)
@@ -119,7 +119,7 @@ def _shared_palette(frames: Sequence[Image.Image]) -> Image.Image:
     return palette
 
 
-def _dithered(frame: Image.Image, palette: Image.Image) -> Image.Image:
+def dithered(frame: Image.Image, palette: Image.Image) -> Image.Image:
     """Quantise after adding a fixed pattern: error diffusion would make still parts shimmer."""
     pixels = np.asarray(frame, dtype=np.float32)
     rows, columns = (np.resize(np.arange(8), side) for side in pixels.shape[:2])
