@@ -130,8 +130,8 @@ class Heatmap:
     ) -> list[Any]:
         """The boxes around what is hot, per sample: arrays (n, 4) of x0, y0, x1, y1, half-open.
 
-        They are in pixels of the network's input, as `maps` are, or of the photograph (`on="photograph"`), where
-        `crops` tell where the input lies on it. Drawings put either where it belongs (`save(path, boxes=boxes)`).
+        They are in pixels of the network's input, as `maps` are, or of the upright photograph (`on="photograph"`),
+        where `crops` tell where the input lies on it. Drawings put either where it belongs (`save(path, boxes=boxes)`).
         A box surrounds connected positions of at least `threshold` times the map's greatest heat, the box of the
         largest region first; a map that shows nothing has none. Several thresholds give a list of such arrays per
         sample, one for each; several maps per sample a list with an entry for each map.

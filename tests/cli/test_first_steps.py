@@ -15,6 +15,12 @@ from PIL import Image
 import l2caf
 import networks_for_tests as nets
 from l2caf.errors import L2cafError
+from l2caf.rendering.style import Style
+from l2caf.tasks.compare import Comparison
+from l2caf.tasks.explain import ExplainRequest
+from l2caf.tasks.network_choice import NetworkChoice
+from l2caf.tasks.outputs import suffix_of
+from l2caf.tasks.question import Question
 from networks_for_tests import pixels, seeded
 
 NETS = """
@@ -38,31 +44,45 @@ def wide(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_question_has_a_picture_of_its_own(run: Run, tmp_path: Path) -> None:
-    questions = [
-        (),
-        ("--class", "1"),
-        ("--class", "2"),
-        ("--class", "1", "--class", "2"),
-        ("--class", "1", "--signed"),
-        ("--top", "2"),
-        ("--top", "3"),
-        ("--filter", "softmax"),
-        ("--method", "gradcam"),
-        ("--method", "gradcam", "--class", "1"),
-        ("--layer", "0"),
-        ("--view", "whole"),
-        ("--signed",),
-        ("--class", "1", "--published"),
-    ]
+def test_a_second_question_leaves_the_first_picture_alone(run: Run, tmp_path: Path) -> None:
+    questions = [(), ("--class", "1"), ("--class", "1", "--class", "2"), ("--method", "gradcam", "--class", "1")]
     for question in questions:
         code, _, err = run("explain", "wide.png", *question, *TINY, "--out", "maps")
         assert code == 0, err
-    names = sorted(path.name for path in (tmp_path / "maps").iterdir())
-    assert len(names) == len(questions), names
-    assert "wide-l2caf-1.png" in names
-    assert "wide-l2caf-1-2.png" in names
-    assert "wide-gradcam-1.png" in names
+    names = {path.name for path in (tmp_path / "maps").iterdir()}
+    assert names == {"wide-l2caf.png", "wide-l2caf-1.png", "wide-l2caf-1-2.png", "wide-gradcam-1.png"}
+
+
+def test_every_question_has_a_name_of_its_own() -> None:
+    questions = [
+        {},
+        {"question": Question("l2caf", classes=(1,))},
+        {"question": Question("l2caf", classes=(2,))},
+        {"question": Question("l2caf", classes=(1, 2))},
+        {"question": Question("l2caf", classes=(1,)), "style": Style(signed=True)},
+        {"question": Question("l2caf", classes=(1,), published=True)},
+        {"question": Question("l2caf", top=2)},
+        {"question": Question("l2caf", top=3)},
+        {"question": Question("l2caf", filter="softmax")},
+        {"question": Question("l2caf", solver="gradient-descent")},
+        {"question": Question("l2caf", solver="gradient-descent", seed=3)},
+        {"question": Question("gradcam")},
+        {"question": Question("l2caf-class")},
+        {"style": Style(signed=True)},
+        {"network": NetworkChoice(layer="0")},
+        {"network": NetworkChoice(view="whole")},
+    ]
+    names = {suffix_of(ExplainRequest([Path("a.png")], Path("out"), **given).words) for given in questions}  # type: ignore[arg-type]
+    assert len(names) == len(questions)
+
+
+def test_a_comparison_says_its_class(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = Comparison(Image.new("RGB", (64, 64)), (), None, None, "0", "tiny")
+    monkeypatch.setattr("l2caf.tasks.compare.compare", lambda *_, **__: nothing)
+    for question in ((), ("--class", "1"), ("--layer", "0")):
+        assert run("compare", "square.png", *question, *TINY, "--out", "maps")[0] == 0
+    names = {path.name for path in (tmp_path / "maps").iterdir()}
+    assert names == {"square-compare.png", "square-compare-1.png", "square-compare-0.png"}
 
 
 def test_what_was_cut_off_is_said_where_it_is_much(run: Run) -> None:

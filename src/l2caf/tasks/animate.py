@@ -18,7 +18,7 @@ from ..rendering.animation import convergence_frames, save_gif
 from ..rendering.style import Style
 from ..solution import Outcome
 from .network_choice import NetworkChoice
-from .outputs import target
+from .outputs import suffix_of, target
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,7 +117,8 @@ def animate_filter(
 ) -> AnimateResult:
     """Film the filter of the request's photograph and write the film."""
     photograph = open_image(request.image)
-    path = target(request.out, f"{request.image.stem}-converging", endings=(".gif",))
+    said = suffix_of(["converging", *([request.of_class] if request.of_class else []), *request.network.words])
+    path = target(request.out, f"{request.image.stem}-{said}", endings=(".gif",))
     model = model or request.network.load(progress)
     if request.of_class:
         model.check_has_classes()

@@ -23,7 +23,7 @@ from ..rendering.style import Style, note
 from ..solution import Outcome
 from .explained import EMPTY, photograph_title
 from .network_choice import NetworkChoice
-from .outputs import FIGURES, PICTURES, target
+from .outputs import FIGURES, PICTURES, suffix_of, target
 
 if TYPE_CHECKING:
     from ..heads.head import Head
@@ -138,7 +138,8 @@ def compare_methods(
 ) -> CompareResult:
     """Compare the methods on the request's photograph and write one sheet."""
     photograph = open_image(request.image)
-    path = target(request.out, f"{request.image.stem}-compare", endings=(*PICTURES, *FIGURES))
+    said = suffix_of(["compare", *([request.of_class] if request.of_class else []), *request.network.words])
+    path = target(request.out, f"{request.image.stem}-{said}", endings=(*PICTURES, *FIGURES))
     model = model or request.network.load(progress)
     if request.of_class:
         model.check_has_classes()

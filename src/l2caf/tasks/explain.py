@@ -92,13 +92,7 @@ class ExplainRequest:
     @property
     def words(self) -> tuple[str, ...]:
         """What the names of the pictures say: the question, and what of the network and the drawing is chosen."""
-        view, layer = self.network.view, self.network.layer
-        return (
-            *self.asked.words,
-            *([layer] if layer else []),
-            *([view] if view != "crop" else []),
-            *(["signed"] if self.style.signed else []),
-        )
+        return (*self.asked.words, *self.network.words, *(["signed"] if self.style.signed else []))
 
     def work(self) -> Photographs:
         """What is done to each photograph."""

@@ -43,6 +43,11 @@ class NetworkChoice:
                 f"There is no distance {self.distance!r}: take one of {', '.join(DISTANCES)}.", field="distance"
             )
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What of it the names of pictures say: the layer and the view that were chosen."""
+        return (*([self.layer] if self.layer else []), *([self.view] if self.view != "crop" else []))
+
     def load(self, progress: Progress = silent) -> Model:
         """Load it; whoever asks several things of it loads it once."""
         progress(f"loading {self.network}", 0, None)
