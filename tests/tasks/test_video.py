@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from l2caf.errors import Cancelled, ClipError, InputError, NetworkError
 from l2caf.images import open_image
 from l2caf.networks.clip_input import with_clip_input
 from l2caf.networks.model import Model
-from l2caf.preprocessing import Preprocessing
+from l2caf.preprocessing import OwnPreprocessing, Preprocessing
 from l2caf.tasks.moments import Asked, Moment, Sampling, smoothed
 from l2caf.tasks.pooling import pooling_note, slot_shares
 from l2caf.tasks.question import Question
@@ -156,6 +157,17 @@ class TestMaps:
         assert [float(one.heats[0].grid.max()) for one in moments] == pytest.approx([1, 1, 1])
         assert sum(one.share[0] for one in moments if one.share) == pytest.approx(3)
         assert [one.first for one in moments] == [True, False, False]
+
+    @pytest.mark.parametrize("takes", [None, ClipInput(4, channels_first=True)])
+    def test_what_only_a_function_of_the_users_prepares_is_shown_as_it_made_it(
+        self, takes: ClipInput | None, clip: Path
+    ) -> None:
+        own = OwnPreprocessing(lambda picture: PREPARE(picture))
+        asking = asked(replace(model(Colors(2 if takes is None else 3), clip=takes), preprocess=own))
+        moment = next(asking.moments(open_clip(clip)))
+        assert moment.frame.pixels.shape == (64, 64, 3)
+        assert hottest(moment)[0] in range(2, 18)  # the square, in pixels of the input
+        assert "own function knows" in asking.notes[0]
 
     def test_smoothed_maps_are_means_of_their_neighbours(self, clip: Path) -> None:
         plain = list(asked(model()).moments(open_clip(clip)))

@@ -13,6 +13,7 @@ import numpy as np
 from ..clips import Clip, ClipInput, Frame, Told, spread, unheard
 from ..errors import InputError
 from ..networks.class_names import Prediction
+from ..preprocessing import Prepared
 from ..rendering.colors import Floats
 from ..rendering.drawn import Heat
 from ..solution import Outcome
@@ -208,7 +209,8 @@ class Asked:
             sharp = fine[index].cpu().numpy().reshape(len(grids), *heatmap.size)
             heats = tuple(Heat(grid, map_, self.signed, prepared.crop) for grid, map_ in zip(grids, sharp, strict=True))
             weights = heatmap.weights[index].detach().float().cpu().numpy().reshape(grids.shape)
-            yield Moment(frame, heats, predictions[index], self._about(heatmap, output, index, len(heats)), weights)
+            about = self._about(heatmap, output, index, len(heats))
+            yield Moment(self._shown(frame, prepared), heats, predictions[index], about, weights)
 
     def _together(self, window: Window, takes: ClipInput) -> Iterator[Moment]:
         """The maps of frames that the network sees together, in the order of time."""
@@ -248,7 +250,15 @@ class Asked:
             )
             share = tuple(float(one) for one in shares[:, place])
             first = place == window.start
-            yield Moment(window.frames[place], heats, prediction, about, filters[:, place], share, first=first)
+            frame = self._shown(window.frames[place], ready[place])
+            yield Moment(frame, heats, prediction, about, filters[:, place], share, first=first)
+
+    def _shown(self, frame: Frame, prepared: Prepared) -> Frame:
+        """What a frame's maps are drawn on: the frame, or what the network saw where its place there is not known."""
+        if prepared.crop is not None:
+            return frame
+        self._note("Only the network's own function knows how it prepares frames: what it made of them is shown.")
+        return Frame(np.asarray(prepared.view.convert("RGB")), frame.time)
 
     def _about(self, heatmap: Heatmap, output: Tensor, index: int, count: int) -> tuple[Prediction | None, ...]:
         if heatmap.classes is None:
