@@ -66,7 +66,8 @@ def command(
     l2caf match bird.jpg birds/ \\
         --network out/embedding.safetensors --top 8
     l2caf match bird.jpg birds/ --contrast 1:3 --signed
-    l2caf match turn.mp4 turns/ --network out/clips.safetensors
+    l2caf match turn.mp4 turns/ \\
+        --network out/clips.safetensors
     """
     from ..rendering.style import Style
     from ..tasks.match import MatchRequest, match_pictures
