@@ -17,7 +17,7 @@ PUBLIC = {
     "explain", "Filter", "Found", "Gaussian", "General", "GradCAM", "GradCAMAbs", "GradientDescent", "Head",
     "Heatmap", "Job", "L2cafError", "Layout", "LeastSquares", "Linear", "load", "Losses", "Maps", "Method",
     "Model", "Objective", "Outcome", "Prediction", "Problem", "read", "Recipe", "record", "Recording",
-    "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2",
+    "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2", "UnitL2PerFrame",
     "usable_layers", "Work",
 }  # fmt: skip
 
@@ -63,6 +63,7 @@ def test_the_front_door() -> None:
         "output",
         "of",
         "layout",
+        "frames",
         "timeout",
     ]
     kinds = {name: parameter.kind for name, parameter in inspect.signature(l2caf.explain).parameters.items()}
