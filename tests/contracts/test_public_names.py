@@ -17,8 +17,8 @@ PUBLIC = {
     "explain", "Filter", "Found", "Gaussian", "General", "GradCAM", "GradCAMAbs", "GradientDescent", "Head",
     "Heatmap", "Job", "L2cafError", "Layout", "LeastSquares", "Linear", "load", "Losses", "Maps", "Method",
     "Model", "Objective", "Outcome", "Prediction", "Problem", "read", "Recipe", "record", "Recording",
-    "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2", "UnitL2PerFrame",
-    "usable_layers", "Work",
+    "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2",
+    "UnitL2PerFrame", "usable_layers", "Work",
 }  # fmt: skip
 
 
