@@ -68,6 +68,38 @@ class DenseMap(AffineMap):
 
 
 @dataclass(frozen=True, eq=False)
+class ReplayedMap(AffineMap):
+    """A map whose products are runs of the head and of its gradient; it is written out where somebody asks for J.
+
+    With many positions a few products are enough for the best filter, where J has a column for each of them. `run` is
+    o(f) for filters (B, n), `back` gives J^T d for directions (K, B, m).
+    """
+
+    run: Callable[[Tensor], Tensor]
+    back: Callable[[Tensor], Tensor]
+    written_out: Callable[[], Tensor]
+    offset: Tensor
+    any_sign: bool = True
+
+    @cached_property
+    def jacobian(self) -> Tensor:  # type: ignore[override]
+        return self.written_out()
+
+    def push(self, weights: Tensor) -> Tensor:
+        return self(weights) - self.offset
+
+    def pull(self, directions: Tensor) -> Tensor:
+        several = directions if directions.ndim == 3 else directions.unsqueeze(0)
+        pulled = self.back(several.to(self.offset.dtype)).to(directions)
+        return pulled if directions.ndim == 3 else pulled[0]
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        if weights.ndim == 2:
+            return self.run(weights)
+        return torch.stack([self.run(one) for one in weights])
+
+
+@dataclass(frozen=True, eq=False)
 class PooledMap(AffineMap):
     """A mean over the positions and a linear map: J = W A / n, which need not be written out.
 

@@ -13,11 +13,12 @@ from ..numerics import agreeing, rows
 from ..recording.borrow import Call
 from ..recording.replay import MEAN, OUTPUT, Replay
 from ..recording.tape import Given, Tape
-from .affine import MAP_BUDGET, AffineMap, DenseMap, Probe, mapped, straight
+from .affine import MAP_BUDGET, AffineMap, DenseMap, Probe, ReplayedMap, mapped, straight
 from .endpoint import Endpoint, find_endpoints
 from .gradient import gradients_of
 from .head import Head, Way
 
+MANY_POSITIONS = 128  # beyond which an affine map is taken by its products, rather than column by column
 LAST = 3  # affine calls that are tried as the frontier, from the last one back: an earlier one saves little
 
 
@@ -434,6 +435,33 @@ class RecordedHead(Head):
         if call == MEAN or self._is_mean(call):
             columns = self.columns / self.positions
             return DenseMap(columns, torch.zeros_like(columns[..., 0]))
+        if call == OUTPUT and self.positions > MANY_POSITIONS and self._pooled is None and self.is_affine:
+            replayed = self._replayed_map()
+            if replayed is not None:
+                return replayed
+        return self._dense_map(call)
+
+    def _replayed_map(self) -> ReplayedMap | None:
+        """The output as a map by its products alone; None where the gradient does not account for the values."""
+        directions = torch.randn(1, *rows(self.output).shape, generator=torch.Generator().manual_seed(0))
+        directions = directions.to(self.output.device)
+        if bool(self._missed_by(self._gradients_by_autograd(directions), directions).any()):
+            return None
+
+        def run(weights: Tensor) -> Tensor:
+            return rows(self.replay.filtered(weights))
+
+        def written_out() -> Tensor:
+            dense = self._dense_map(OUTPUT)
+            assert dense is not None
+            return dense.jacobian
+
+        with torch.no_grad():
+            offset = run(torch.zeros(self.batch, self.positions, device=self.features.device))
+        return ReplayedMap(run, self._gradients_by_autograd, written_out, offset)
+
+    def _dense_map(self, call: Call) -> DenseMap | None:
+        """A call's output as a map with a column for each position; None where the data contradict it."""
         probe = self._probe if call == OUTPUT else self._wide
         probed = self._probe.outputs[call] if call == OUTPUT else self._at_probe(call)
         for columns_of in (self._columns_from_mean, self._columns_at_once, self._columns_one_by_one):
