@@ -145,7 +145,7 @@ class TestOthers:
         assert told[1:] == [("comparing", done, len(titles)) for done in range(1, len(titles) + 1)]
         assert result.comparison.about is not None
         assert result.comparison.about.index == 2
-        assert whole_pictures(tmp_path / "out") == ["0-compare.png"]
+        assert whole_pictures(tmp_path / "out") == ["0-compare-2.png"]
 
     def test_animate(self, choice: NetworkChoice, photos: Path, tmp_path: Path) -> None:
         told: Told = []

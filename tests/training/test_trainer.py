@@ -130,11 +130,15 @@ def test_interrupted_within_an_iteration(
             signal.raise_signal(signal.SIGINT)
         return made
 
-    with monkeypatch.context() as changed:
-        changed.setattr(ClassifierJob, "loss", loss)
-        with pytest.raises(KeyboardInterrupt):
-            follow(RECIPE, four, tmp_path, device="cpu")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        with monkeypatch.context() as changed:
+            changed.setattr(ClassifierJob, "loss", loss)
+            with pytest.raises(KeyboardInterrupt):
+                follow(RECIPE, four, tmp_path, device="cpu")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert torch.load(tmp_path / "resume.pt", weights_only=True)["iteration"] == saved
     follow(ON, four, tmp_path, device="cpu")
     assert_same_run(tmp_path, whole)

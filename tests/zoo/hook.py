@@ -88,9 +88,11 @@ def multiplied(
 def compare(
     network: nn.Module, inputs: Any, *, layer: str, index: int, columns: Columns, solution: Any, select: Any
 ) -> Comparison | None:
-    """Measure the loss ||NT - FT(f)||^2 of the found filter and of its rivals."""
-    found = solution.filter.detach().flatten(1)
-    batch, positions = found.shape
+    """Measure the loss ||NT - FT(f)||^2 of the found filter and of its rivals; of frames, each while the others are
+    off, their sum."""
+    frames = len(solution.frames) or 1
+    found = solution.filter.detach().reshape(len(solution.filter), frames, -1)
+    batch, _, positions = found.shape
     generator = torch.Generator().manual_seed(21)
 
     def kept(weights: Tensor | None) -> Tensor | None:
@@ -111,9 +113,14 @@ def compare(
     untouched = untouched.reshape(batch, -1)
 
     def loss(weights: Tensor) -> Tensor:
-        filtered = kept(weights)
-        assert filtered is not None
-        return (filtered.reshape(batch, -1) - untouched).square().sum(dim=1)
+        losses = []
+        for frame in range(frames):
+            alone = torch.ones_like(weights)
+            alone[:, frame] = weights[:, frame]
+            filtered = kept(alone.flatten(1))
+            assert filtered is not None
+            losses.append((filtered.reshape(batch, -1) - untouched).square().sum(dim=1))
+        return torch.stack(losses).sum(dim=0)
 
     rivals = [torch.full_like(found, positions**-0.5)]
     for _ in range(RANDOM_FILTERS // 2):
@@ -123,7 +130,7 @@ def compare(
         found + 0.1 * positions**-0.5 * torch.randn(found.shape, generator=generator).to(found)
         for _ in range(NEAR_FILTERS)
     ]
-    losses = torch.stack([loss(rival / rival.norm(dim=1, keepdim=True).clamp_min(1e-12)) for rival in rivals])
+    losses = torch.stack([loss(rival / rival.norm(dim=2, keepdim=True).clamp_min(1e-12)) for rival in rivals])
     return Comparison(
         solution.loss.detach().double().reshape(batch),
         loss(found),
