@@ -85,9 +85,10 @@ def explain(
 
     - `objective`: `ClassOblivious()` (the default), `Prediction()`, `ClassSpecific(c)`, `Similarity(to)`, or a function
       of the output that gives one number per sample, to be made small.
-    - `layer`: a module or its dotted name; `call` says which of its calls, if there are several (the last). A list of
-      layers, or of calls, gives a heatmap each, from one run of the network.
-    - `filter`: `UnitL2()` (the default), `UnitL1()`, `Softmax()`, `Gaussian()`.
+    - `layer`: a module or its dotted name; `call` says which of its calls, if there are several (the last, or where it
+      is called once per frame of a clip, all of them as one map). A list of layers, or of calls, gives a heatmap each,
+      from one run of the network.
+    - `filter`: `UnitL2()` (the default), `UnitL1()`, `Softmax()`, `Gaussian()`, `UnitL2PerFrame()`.
     - `solver`: `Auto()` (the default) takes the exact solution where there is one.
     - `method`: another method, by its key as on the command line ("gradcam", "cam", "l2caf-class", …) or as an object
       (`GradCAM(281)`). A key about a class takes `objective=ClassSpecific(…)` for the classes, else each sample's best.
