@@ -125,8 +125,10 @@ def command(
     cut = [one.explained for one in result.written if one.explained.cut_off]
     if cut and view == "crop":
         least = min(cut, key=lambda one: one.seen or 0)
-        which = f"{least.file}" if len(cut) == 1 else f"{len(cut)} photographs, of {least.file} least"
-        terminal.say_note(f"only the centre of {which} was shown ({least.seen:.0%}); --view whole shows all of it.")
+        one = len(cut) == 1
+        which = f"{least.file} was shown" if one else f"{len(cut)} photographs was shown, least of {least.file}"
+        whole = "all of it" if one else "all of each"
+        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view whole shows {whole}.")
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:
