@@ -79,9 +79,9 @@ def command(
     With no class given, the map shows what keeps the prediction, or all of the output where its classes have no names;
     with --method l2caf, what keeps all scores as they are (class-oblivious, as in the paper).
 
-    Of several photographs, index.html lists the pictures. A run that was
-    stopped continues when the same command is given again. Exit code: 0 if all
-    were explained, 1 if some were skipped, 2 if none could be.
+    Of several photographs, index.html lists the pictures. Run the same
+    command again to resume a run that was stopped. Exit code: 0 if all were
+    explained, 1 if some were skipped, 2 if none could be.
 
     \b
     [bold]Examples[/bold]
