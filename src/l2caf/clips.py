@@ -1,7 +1,7 @@
 """Clips from disk, frame by frame: whatever holds them, upright RGB pictures with their times, or one clear sentence.
 
 A clip is a file of moving pictures (mp4, webm, mkv, avi, gif, whatever FFmpeg reads), or a folder of frames. It is read
-as it is asked for, so that memory does not grow with its length. PyAV does the decoding: `pip install 'l2caf[video]'`.
+as it is asked for, so that memory does not grow with its length. PyAV does the decoding: `pip install av`.
 """
 
 from __future__ import annotations

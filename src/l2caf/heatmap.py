@@ -228,6 +228,13 @@ class Heatmap:
         """One sample's map at the size of its photograph, 0 where the network did not look: (height, width).
 
         It needs `crops`, which tell where the input lies on the photograph.
+
+        >>> import l2caf
+        >>> from PIL import Image
+        >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1))
+        >>> model = l2caf.Model("mine", network, l2caf.preprocessing.Preprocessing((32, 32), (36, 36)))
+        >>> model.explain(Image.new("RGB", (90, 60), "red")).on_photograph(0).shape
+        torch.Size([60, 90])
         """
         crops = self._known_crops()
         check_flat(self)
@@ -262,6 +269,11 @@ class Heatmap:
           hottest place; how far apart its values are along z, y and x.
 
         Between the cells of the layer's grid, drawings are bicubic, within the map's own extremes; `maps` is linear.
+
+        >>> from PIL import Image
+        >>> heatmap = Heatmap(torch.rand(1, 4, 4), (32, 32), "layer", "method")
+        >>> heatmap.overlay(Image.new("RGB", (32, 32)), alpha=0.5, cmap="viridis", width=200).size
+        (200, 200)
         """
         image = picture_of(self, image, index)
         heat = heat_of(self, image, index, which, signed=signed, preprocess=preprocess)
@@ -282,6 +294,11 @@ class Heatmap:
         """Draw as `overlay` does on matplotlib's axes, in pixels of the image, and give the axes back.
 
         Without `ax` a figure is made, which is `axes.figure`. `legend=True` adds the colours, `title` words above.
+
+        >>> from PIL import Image
+        >>> heatmap = Heatmap(torch.rand(1, 4, 4), (32, 32), "layer", "method")
+        >>> heatmap.plot(Image.new("RGB", (32, 32)), title="cat").get_title()
+        'cat'
         """
         from .rendering.figures import figure
         from .rendering.vector import plot
@@ -316,6 +333,12 @@ class Heatmap:
         The maps of a clip become a film (.mp4, .gif) or, as any other picture, a strip of its moments. `image` is then
         the frames that the network saw, (T, height, width, 3), a list of pictures or the path of a clip; `fps` how many
         make a second, where they do not tell.
+
+        >>> import tempfile
+        >>> heatmap = Heatmap(torch.rand(2, 4, 4), (32, 32), "layer", "method")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     heatmap.save(Path(folder) / "where.png").name, heatmap.save(Path(folder) / "where.npy").name
+        ('where.png', 'where.npy')
         """
         import numpy
 

@@ -92,7 +92,8 @@ class Table(Mapping[str, E], Generic[E]):
         return Table(self.kind, *(entry for entry in self.values() if entry.key in keys))
 
     def _hint(self, key: str) -> str:
-        near = difflib.get_close_matches(str(key), list(self), n=3)
+        # Keys are written small, and people name a method as its class is written.
+        near = difflib.get_close_matches(str(key).lower(), list(self), n=3)
         if not near:
             return f"take one of {self.words()}"
         return f"the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}"

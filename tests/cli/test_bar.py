@@ -68,6 +68,17 @@ def test_the_time_left_counts_down_between_two_calls_and_forgets_what_was_done_b
     assert pace.line() == "writing: 2 done, 1:01:40 so far"
 
 
+def test_work_that_takes_longer_than_was_reckoned_is_not_said_to_be_over() -> None:
+    clock = Clock()
+    pace = bar.Pace("timing", clock=clock)
+    pace.tell("timing", 0, 20)
+    clock.now = 10.0
+    pace.tell("timing", 18, 20)
+    assert pace.line() == "timing: 18/20, 0:01 left"
+    clock.now = 40.0
+    assert pace.line() == "timing: 18/20, 0:40 so far"
+
+
 class Log(io.StringIO):
     """A file that tells when a line has come."""
 

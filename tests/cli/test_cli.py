@@ -185,7 +185,9 @@ class TestExplain:
 
     def test_own_network_that_prints_and_returns_a_dict(self, run: Run, cat: Path) -> None:
         named = ("explain", cat, "--network", "nets.py:chatty", "--json")
-        assert document(run(*named), code=2)["error"].startswith("--output: The network returns a dict")
+        refused = document(run(*named), code=2)["error"]
+        assert refused.startswith("--output: The network returns a dict")
+        assert "with --output, by its key" in refused  # not output=, which is Python's
         result = run(*named, "--output", "scores")
         (image,) = document(result)["images"]
         assert image["predicted"]["name"].startswith("class ")

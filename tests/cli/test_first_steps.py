@@ -94,6 +94,9 @@ def test_what_was_cut_off_is_said_where_it_is_much(run: Run) -> None:
     code, out, err = run("explain", "wide.png", "square.png", *TINY, "--json")
     assert [one["seen"] for one in json.loads(out)["images"]] == [0.3828, 0.7656]
     assert "only the centre of wide.png" in err
+    Image.open("wide.png").resize((480, 64)).save("wider.png")
+    err = run("explain", "wide.png", "wider.png", *TINY)[2]
+    assert "only the centre of 2 photographs was shown, least of wider.png (" in err
 
 
 def test_a_number_that_is_the_whole_is_a_threshold(run: Run) -> None:

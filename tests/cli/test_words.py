@@ -42,3 +42,12 @@ def test_help_names_every_method(
     assert set(METHODS) <= words
     if command == "explain":
         assert set(FILTERS) | set(SOLVERS) <= words
+
+
+@pytest.mark.parametrize("command", ["explain", "evaluate", "train retrieval", "train video"])
+def test_help_says_how_to_resume(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    assert run([*command.split(), "--help"]) == 0
+    assert "run the same command again to resume" in " ".join(capsys.readouterr().out.lower().split())

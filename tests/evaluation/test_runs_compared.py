@@ -14,12 +14,15 @@ from PIL import Image
 
 import squares
 from l2caf.cli.app import run
+from l2caf.errors import InputError
 from l2caf.evaluation.difference import MeasuredRun, compared
 from l2caf.evaluation.intervals import paired_difference
 from l2caf.evaluation.measurements import THRESHOLD, THRESHOLDS
+from l2caf.evaluation.retrieval import Neighbourhood
 from l2caf.localization import boxes_of
 from l2caf.networks.imports import import_torchvision
 from l2caf.preprocessing import OwnPreprocessing, Preprocessing
+from l2caf.retrieval.embed import ImageVector
 from l2caf.runs.rows import ROWS
 from l2caf.transforms import readable
 
@@ -234,3 +237,10 @@ def test_retrieval_runs_are_compared_by_their_neighbours(made: Path, tmp_path: P
     assert images == COUNT
     maps = {"loc", "gt_known", "pointing", "max_box_acc", "max_box_acc_v2"}
     assert {one.measure for one in found} == {"r1", "r2", "r4", "r8", *maps}
+
+
+def test_retrieval_where_no_class_has_two_images_is_refused() -> None:
+    rows = [ImageVector(f"{label}.png", label, (float(label), 1.0)) for label in range(3)]
+    with pytest.raises(InputError, match="Each of the 3 images is the only one of its class"):
+        Neighbourhood.of(rows, normalized=False)
+    assert Neighbourhood.of([*rows, ImageVector("b.png", 0, (0.1, 1.0))], normalized=False).classes == 3

@@ -46,6 +46,7 @@ def test_a_method_as_an_object() -> None:
     ("given", "said"),
     [
         ({"method": "gradcm"}, "There is no method 'gradcm': the nearest are gradcam"),
+        ({"method": "GradCAM"}, "There is no method 'GradCAM': the nearest are gradcam"),
         ({"method": l2caf.GradCAM}, r"The method is the class GradCAM: give an object, GradCAM\(\)"),
         ({"method": 3}, r"The method is a int: give one of l2caf, .*, or an object such as GradCAM\(\)"),
         ({"method": "gradcam", "filter": l2caf.UnitL1()}, "gradcam is a formula and has no filter: leave it out"),

@@ -193,6 +193,15 @@ class TestCommand:
         assert run(_arguments(made, tmp_path, "--signed", "--contrast", "2:1")) == 0
         assert "Red_One" in capsys.readouterr().out
 
+    def test_a_pair_that_shows_nothing_is_not_merely_exact(
+        self, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(_arguments(made, tmp_path, "--top", "4")) == 0
+        rows = [line for line in capsys.readouterr().out.splitlines() if "_One" in line]
+        assert len(rows) == 4
+        for row in rows:  # the query has red and green, and no blue
+            assert row.rstrip().endswith("exact, no place speaks for it" if "Blue" in row else "exact"), row
+
     def test_an_index_of_another_network_is_refused(
         self, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

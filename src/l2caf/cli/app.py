@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import traceback
 from difflib import get_close_matches
@@ -134,9 +135,14 @@ def said(error: L2cafError, given: list[str]) -> str:
     >>> from l2caf.errors import InputError
     >>> said(InputError("0 asks for no class: give 1 or more.", field="top"), ["explain", "photo.jpg", "--top", "0"])
     '--top: 0 asks for no class: give 1 or more.'
+    >>> said(InputError("Choose the part to explain with output=, by its key."), ["explain", "photo.jpg"])
+    'Choose the part to explain with --output, by its key.'
     """
-    word = _words(given).get(error.field or "")
-    return f"{word}: {error}" if word else str(error)
+    words = _words(given)
+    # Where the library names an argument in its remedy, `output=`, the command line has an option.
+    sentence = re.sub(r"\b(\w+)=(?=[\s,.;:]|$)", lambda named: words.get(named[1], named[0]), str(error))
+    word = words.get(error.field or "")
+    return f"{word}: {sentence}" if word else sentence
 
 
 def _words(given: list[str]) -> dict[str, str]:

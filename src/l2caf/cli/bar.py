@@ -53,8 +53,10 @@ class Pace:
         new = self.done - self.before
         if self.total is None or new <= 0:
             return f"{_clocked(now - self.began)} so far"
-        left = (self.told - self.began) / new * (self.total - self.done)
-        return f"{_clocked(max(0.0, left - (now - self.told)))} left"
+        left = (self.told - self.began) / new * (self.total - self.done) - (now - self.told)
+        if left < 0:  # the work has become slower than what it was reckoned from
+            return f"{_clocked(now - self.began)} so far"
+        return f"{_clocked(left)} left"
 
     def line(self) -> str:
         """All of it as plain words.

@@ -72,8 +72,8 @@ def command(
     """Measure how well the maps of several methods find the objects of a labelled data set.
 
     The network runs once per image for all methods. Rows are written as
-    they are measured: a run that was stopped continues when the same command
-    is given again. The folder gets rows.jsonl, results.json and report.html.
+    they are measured; run the same command again to resume a run that was
+    stopped. The folder gets rows.jsonl, results.json and report.html.
 
     \b
     [bold]Examples[/bold]

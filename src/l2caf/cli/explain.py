@@ -79,9 +79,9 @@ def command(
     With no class given, the map shows what keeps the prediction, or all of the output where its classes have no names;
     with --method l2caf, what keeps all scores as they are (class-oblivious, as in the paper).
 
-    Of several photographs, index.html lists the pictures. A run that was
-    stopped continues when the same command is given again. Exit code: 0 if all
-    were explained, 1 if some were skipped, 2 if none could be.
+    Of several photographs, index.html lists the pictures. Run the same
+    command again to resume a run that was stopped. Exit code: 0 if all were
+    explained, 1 if some were skipped, 2 if none could be.
 
     \b
     [bold]Examples[/bold]
@@ -125,8 +125,10 @@ def command(
     cut = [one.explained for one in result.written if one.explained.cut_off]
     if cut and view == "crop":
         least = min(cut, key=lambda one: one.seen or 0)
-        which = f"{least.file}" if len(cut) == 1 else f"{len(cut)} photographs, of {least.file} least"
-        terminal.say_note(f"only the centre of {which} was shown ({least.seen:.0%}); --view whole shows all of it.")
+        one = len(cut) == 1
+        which = f"{least.file} was shown" if one else f"{len(cut)} photographs was shown, least of {least.file}"
+        whole = "all of it" if one else "all of each"
+        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view whole shows {whole}.")
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:

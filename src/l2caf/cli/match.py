@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError
 from . import options, terminal
+
+if TYPE_CHECKING:
+    from ..retrieval.match import Seen
 
 
 def command(
@@ -96,13 +99,19 @@ def command(
     moving = any(pair.of_query.frames for pair in matches.pairs)
     heads = ["#", matches.unit, "clip" if moving else "picture", *(["frame"] if moving else []), "outcome"]
     rows = [
-        [str(pair.rank), f"{pair.score:.4g}", pair.name, *_frame(pair.of_query.frames), str(pair.of_query.outcome)]
+        [str(pair.rank), f"{pair.score:.4g}", pair.name, *_frame(pair.of_query.frames), _found(pair.of_query)]
         for pair in matches.pairs
     ]
     console.print(terminal.table(heads, rows, right=["#", matches.unit]))
     console.print(f"compared, by {matches.unit}: {result.compares}", highlight=False, markup=False)
     console.print(str(result.picture), highlight=False, soft_wrap=True)
     return 0
+
+
+def _found(seen: Seen) -> str:
+    """How the search in the query ended; a map that shows nothing says so, since "exact" alone promises a picture."""
+    empty = seen.empty and not seen.outcome.shows_nothing
+    return f"{seen.outcome}, no place speaks for it" if empty else str(seen.outcome)
 
 
 def _frame(weights: tuple[float, ...]) -> list[str]:

@@ -131,6 +131,11 @@ class Neighbourhood:
         if len(found) < 2:
             raise InputError(f"{len(found)} images could be embedded: retrieval needs at least two with a label.")
         labels = np.array([row.label for row in found], np.int64)
+        if len(np.unique(labels)) == len(labels):  # R@1 would be 0 and NMI 1, whatever the network
+            raise InputError(
+                f"Each of the {len(labels)} images is the only one of its class, so none has another to be found: give"
+                " two or more images of a class."
+            )
         vectors = np.array([row.embedding for row in found], np.float32)
         retrieved = retrieve(vectors, labels, normalized=normalized)
         return cls([row.image for row in found], labels, vectors, retrieved, normalized)

@@ -75,6 +75,6 @@ def _fill_in_order(network: nn.Module, path: Path) -> None:
     if not fits:
         raise WeightsError(
             f"{path} does not fit EfficientNet-Lite0 as this timm builds it: install the pinned versions"
-            " (pip install -c constraints.txt l2caf)."
+            " (pip install -c constraints.txt . in a checkout of l2caf)."
         )
     network.load_state_dict(dict(zip(wanted, stored.values(), strict=True)))

@@ -205,6 +205,12 @@ class Model:
         `options` are those of `l2caf.explain`. The heatmap knows the photographs and what of them the network saw, so
         that `heatmap.save("where.png")` draws on the whole photograph, in the right place. A network for clips takes
         clips: paths of files, or of folders of frames.
+
+        >>> import torch
+        >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1))
+        >>> model = Model("mine", network, Preprocessing((32, 32), (36, 36)))
+        >>> model.explain([Image.new("RGB", (90, 60), "red"), Image.new("RGB", (60, 60), "blue")])
+        Heatmap(2 samples of 32×32, layer '0', AttentionFilter, ...)
         """
         if self.clip is not None:
             return self._explain_clips(photographs, objective, options)

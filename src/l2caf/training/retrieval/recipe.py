@@ -40,8 +40,8 @@ class RetrievalRecipe(Recipe):
 
     name: ClassVar[str] = "retrieval"
     about: ClassVar[str] = """
-    Of cub and cars, the first half of the classes is trained on. A run that
-    was stopped continues when the same command is given again. The folder gets
+    Of cub and cars, the first half of the classes is trained on. Run the
+    same command again to resume a run that was stopped. The folder gets
     embedding.safetensors (and .json), log.json and curves.png. For several
     processes or machines, start it with torchrun.
 

@@ -43,8 +43,8 @@ class VideoRecipe(Recipe):
     DIR has one folder of clips per class; or give a CSV file that lists clips
     with the columns file and label. A clip is a file (mp4, webm, mkv, avi,
     gif) or a folder of frames. A clip with fewer frames than the network is
-    shown gives some of them several times. A run that was stopped continues
-    when the same command is given again. The folder gets clips.safetensors
+    shown gives some of them several times. Run the same command again to
+    resume a run that was stopped. The folder gets clips.safetensors
     (and .json), log.json and curves.png.
 
     \b
