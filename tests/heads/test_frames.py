@@ -205,6 +205,15 @@ def test_a_single_call_can_still_be_asked_for() -> None:
     assert heatmap.maps.shape == (2, 32, 32)
 
 
+def test_the_words_for_a_clip_speak_of_its_frames() -> None:
+    heatmap = l2caf.explain(twins("mean")[0], planted(2, 3, seed=8)[0])
+    assert repr(heatmap) == "Heatmap(2 samples of 3 frames of 32×32, layer 'layer', AttentionFilter, exact)"
+    with pytest.raises(InputError, match="frames"):
+        heatmap[0].overlay(torch.rand(3, 32, 32, 3).numpy())
+    with pytest.raises(InputError, match="frames"):
+        heatmap[0].save("strip.png")
+
+
 # Clips whose answer is known
 
 
