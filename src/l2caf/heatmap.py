@@ -198,6 +198,9 @@ class Heatmap:
 
     def __repr__(self) -> str:
         size = "×".join(map(str, self.size))
+        if "frame" in self.axes:
+            frames = self.weights.shape[self.axes.index("frame")]
+            size = f"{frames} frame{'s' * (frames != 1)} of {size}"
         samples = f"{len(self)} sample{'s' * (len(self) != 1)}"
         several = (
             f", {maps_per_sample(self)} map{'s' * (maps_per_sample(self) != 1)} each" if "map" in self.axes else ""

@@ -122,6 +122,48 @@ def test_a_state_that_is_a_map_has_frames_as_well() -> None:
     assert heatmap.maps.shape == (2, 4, 32, 32)
 
 
+def test_a_layer_that_sees_its_own_last_map_is_not_taken_frame_by_frame() -> None:
+    network, clips = seeded(ConvLSTM), planted(2, 4, seed=4)[0]
+    heatmap = l2caf.explain(network, clips, solver=QUICK)
+    assert heatmap.layer == "stem"
+    assert heatmap.maps.shape == (2, 4, 32, 32)
+    named = l2caf.explain(network, clips, layer="gates", solver=QUICK)
+    assert named.call == 3
+    assert named.maps.shape == (2, 32, 32)
+
+
+class Remembering(nn.Module):
+    """Keeps what it was given last, for others to read: a re-run that does not compute it finds something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 4, stride=4)
+
+    def forward(self, frame: Tensor) -> Tensor:
+        self.latest = self.convolution(frame)
+        return self.latest.relu()
+
+
+class Reminded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.layer, self.scores = Remembering(), nn.Conv2d(4, 4, 1), nn.Linear(4, 3)
+
+    def forward(self, clip: Tensor) -> Tensor:
+        state = clip.new_zeros(len(clip), 4)
+        for number in range(clip.shape[1]):
+            state = 0.5 * state + self.layer(self.stem(clip[:, number])).mean(dim=(2, 3)).tanh()
+            state = state + self.stem.latest.mean(dim=(2, 3))
+        return self.scores(state)
+
+
+def test_a_loop_of_which_nothing_can_be_kept_has_its_frames_as_well() -> None:
+    network, clips = seeded(Reminded), planted(2, 4, seed=4)[0]
+    heatmap = l2caf.explain(network, clips, solver=QUICK)
+    assert heatmap.layer == "layer"
+    assert heatmap.maps.shape == (2, 4, 32, 32)
+
+
 def test_several_maps_per_sample_each_have_their_frames() -> None:
     clips = planted(2, 3, seed=5)[0]
     heatmap = l2caf.explain(twins("lstm")[0], clips, objective=l2caf.ClassSpecific(classes=[0, 2]), solver=QUICK)
@@ -161,6 +203,15 @@ def test_a_single_call_can_still_be_asked_for() -> None:
     heatmap = l2caf.explain(twins("lstm")[0], planted(2, 3, seed=8)[0], layer="layer", call=1, solver=QUICK)
     assert heatmap.call == 1
     assert heatmap.maps.shape == (2, 32, 32)
+
+
+def test_the_words_for_a_clip_speak_of_its_frames() -> None:
+    heatmap = l2caf.explain(twins("mean")[0], planted(2, 3, seed=8)[0])
+    assert repr(heatmap) == "Heatmap(2 samples of 3 frames of 32×32, layer 'layer', AttentionFilter, exact)"
+    with pytest.raises(InputError, match="frames"):
+        heatmap[0].overlay(torch.rand(3, 32, 32, 3).numpy())
+    with pytest.raises(InputError, match="frames"):
+        heatmap[0].save("strip.png")
 
 
 # Clips whose answer is known

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, L2cafError, first_line
+from ..numerics import agreeing
 from .borrow import Call, Forward, borrowed, forwards_replaced, watching
 from .inputs import Arguments, Select, position_axes, select_output
 from .layout import Layout, natural, proposals
@@ -241,7 +242,46 @@ class Look:
                     found[number] = find(answer, layouts[number], survey.axes, guess, search=known is None)
                 if known is None and found[number].verdict is Verdict.CONFIRMED:
                     laid_out[shape] = [one for one in (found[number].layout,) if one is not None]
+        for number in self._feeding_themselves(survey, found):
+            why = "what it gives for a frame depends on what it gave for the frames before"
+            found[number] = Finding(Verdict.REFUTED, found[number].layout, why=why)
         return found
+
+    def _feeding_themselves(self, survey: Survey, found: dict[int, Finding]) -> list[int]:
+        """Those of the layers called per frame whose next call sees what the last one gave, as a state that is a map.
+
+        A filter on one frame would change the maps of the later ones, so that these cannot be taken as they are.
+        """
+        joined = [
+            (number, one.layout.of_one_frame)
+            for number, one in found.items()
+            if number != OUTPUT
+            and survey.seen[number].call is None
+            and one.verdict is not Verdict.REFUTED
+            and one.layout is not None
+        ]
+        base = self._slabs(survey).base
+        size = max(1, AT_ONCE // base.numel() - 1)
+        feeding: list[int] = []
+        for start in range(0, len(joined), size):
+            some = joined[start : start + size]
+            moved: set[int] = set()
+            changing: dict[str, dict[int, list[Callable[[Tensor], Tensor]]]] = {}
+            for row, (number, layout) in enumerate(some, start=1):
+                weigh = _weighing(layout, row, len(some) + 1)
+                for call in range(survey.calls[survey.seen[number].name]):
+                    change = _noting_and_weighing(weigh, row, number, moved)
+                    changing.setdefault(survey.seen[number].name, {}).setdefault(call, []).append(change)
+            modules = {module: self._names[module] for module in self._layers() if self._names[module] in changing}
+            replaced = {module: _changing(module.forward, changing[name]) for module, name in modules.items()}
+            rows = base.repeat(len(some) + 1, *[1] * (base.ndim - 1))
+            try:
+                with forwards_replaced(replaced), torch.no_grad():
+                    self.arguments.with_rows(rows).call(self.network)
+            except Exception:  # noqa: BLE001 - it may refuse such a batch in any way
+                continue
+            feeding += sorted(moved)
+        return feeding
 
     def _answers(self, survey: Survey, layouts: dict[int, list[Layout]]) -> dict[int, Answers]:
         """What the positions of these calls answer to; fewer where the network does not run on changed inputs."""
@@ -368,6 +408,19 @@ def _weighing(layout: Layout, row: int, rows: int) -> Callable[[Tensor], Tensor]
         return layout.weigh(output, weights.to(output.device))
 
     return weigh
+
+
+def _noting_and_weighing(
+    weigh: Callable[[Tensor], Tensor], row: int, number: int, moved: set[int]
+) -> Callable[[Tensor], Tensor]:
+    """Weigh a row of what a call gives, and note its number where that row differs from the first already."""
+
+    def change(output: Tensor) -> Tensor:
+        if not bool(agreeing(output[row : row + 1], output[:1])):
+            moved.add(number)
+        return weigh(output)
+
+    return change
 
 
 def _keeping_the_first(row: int, rows: int) -> Callable[[Tensor], Tensor]:

@@ -467,7 +467,8 @@ class _Recorder:
             self.counts[module] += 1
             self.latest.pop(module, None)
             self.known.discard(module)
-            if not self.waiting and not self.tracking:
+            is_cut_again = any(isinstance(tape.cut, EveryCall) and tape.is_at(call) for tape in self.cut)
+            if not self.waiting and not self.tracking and not is_cut_again:
                 for tape in self.cut:
                     tape.follows(module)
                 return forward(*args, **kwargs)

@@ -67,7 +67,7 @@ class Heat:
             what = "volume (d, h, w)" if axes == 3 else "signal"
             raise InputError(
                 f"What is drawn on has the shape {shown.shape}, but the network's input was {self.fine.shape}: give the"
-                f" {what} as the network saw it."
+                f" {what} as the network saw it{', or save(path, frames) of a clip' if axes == 3 else ''}."
             )
         return shown
 
@@ -77,7 +77,8 @@ class Heat:
         """Draw it without what the network was shown, as plain colours at the size of the input."""
         if self.fine.ndim != 2:
             raise InputError(
-                "A map of a volume or a signal is drawn on it: give save(path, volume), or save the numbers as .npy."
+                "A map of a volume, a clip or a signal is drawn on it: give save(path, volume) or save(path, frames),"
+                " or save the numbers as .npy."
             )
         if "alpha" in options:
             raise InputError("alpha lets a picture show through the map: give the picture too.", field="alpha")
