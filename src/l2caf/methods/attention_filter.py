@@ -22,12 +22,16 @@ from ..problem import Problem
 from ..recording.replay import OUTPUT
 from ..solution import Solution, of_frames, together
 from ..solvers.auto import Auto
+from ..solvers.riemannian import Riemannian
 from ..solvers.solver import Solver
 from ..table import Entry, Table
 from .method import Maps, Method
 from .table import FILTERS, SOLVERS
 
 Frames = Literal["alone", "together"]
+# All frames are searched as long as the slowest needs. Frames that hardly count have the roughest losses, so that by
+# default their walkers would cost many times what the others do.
+FRAME_BY_FRAME = Auto(Riemannian(exploring=160))
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class AttentionFilter(Method):
 
     def _solve_frames(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
         """Each frame of a clip while the others are off: all at once, or where that cannot be, one after the other."""
+        if self.solver == Auto():
+            return replace(self, solver=FRAME_BY_FRAME)._solve_frames(head, objective)
         number, batch = head.layout.frames or 1, head.batch
         repeated = objective.repeated(number)
         each = None if repeated is None else head.each_frame()

@@ -20,6 +20,7 @@ from .layout import EACH, Layout
 from .storage import Keeping, StandIn, fingerprint_of, repeated
 from .tape import EveryCall, Given, Observer, Tape
 
+AT_ONCE = 1 << 25  # numbers that the maps of a batch may have which is repeated for every frame
 SOME = 4096  # numbers of a large value that are looked at: enough to tell whether it moves, and along a line
 
 
@@ -100,9 +101,11 @@ class Replay:
         return view
 
     def of_each_frame(self) -> Replay | None:
-        """The same run with the batch as many times as it has frames, one frame filtered in each; None where the
-        network, so enlarged, gives other outputs. Then all frames are explained at once."""
+        """The same run with the batch as many times as it has frames, one frame filtered in each, to explain all at
+        once; None where the network, so enlarged, gives other outputs, or would fill the memory."""
         frames = self.layer.layout.frames or 1
+        if frames * self.features.numel() > AT_ONCE:
+            return None
         view = self.of_frame(EACH)
         view.arguments = self.arguments.repeated(frames)
         view.tape = self.tape.repeated(view.arguments, frames)
