@@ -77,7 +77,7 @@ class Heatmap:
     def maps(self) -> Tensor:
         """(B, *size), with the axes of maps and frames before the size where there are any; between 0 and 1."""
         shown = self.weights.clamp_min(0) if self.keeps_sign else self.weights.abs()
-        return self._scaled(self._resized(shown))
+        return self._scaled(self._resized(shown), signed=False)
 
     @cached_property
     def signed(self) -> Tensor:
@@ -396,14 +396,16 @@ class Heatmap:
                 resized = resized @ spread if axis == -1 else (spread.T @ resized.movedim(axis, -2)).movedim(-2, axis)
         return resized.contiguous()
 
-    def _scaled(self, maps: Tensor) -> Tensor:
+    def _scaled(self, maps: Tensor, *, signed: bool = True) -> Tensor:
         """Divide every map by its own largest magnitude, in place: a batch of maps is larger than many a head.
 
         The frames of a clip that share one filter share its largest weight.
         """
         shared = "frame" in self.axes and not self.solution.frames
         axes = tuple(range(-len(self.size) - shared, 0))
-        largest = torch.maximum(maps.amax(dim=axes, keepdim=True), -maps.amin(dim=axes, keepdim=True))
+        largest = maps.amax(dim=axes, keepdim=True)
+        if signed:
+            largest = torch.maximum(largest, -maps.amin(dim=axes, keepdim=True))
         return maps.div_(largest.clamp_min_(torch.finfo(maps.dtype).tiny))
 
 

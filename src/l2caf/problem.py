@@ -220,12 +220,24 @@ class Problem:
 
     def gradients(self) -> Tensor:
         """The gradients of linear losses, which are the same at every filter: (K, B, n)."""
-        directions = [rows(loss.direction) for loss in self.losses if loss.direction is not None]
+        directions = self.directions
+        assert directions is not None
         if self.endpoint != "output":
             mapping = self.affine()
             assert mapping is not None
-            return mapping.pull(torch.stack(directions).to(mapping.offset))
-        return self._head.gradients(torch.stack(directions).to(self.untouched.dtype))
+            return mapping.pull(directions.to(mapping.offset))
+        return self._head.gradients(directions.to(self.untouched.dtype))
+
+    @cached_property
+    def directions(self) -> Tensor | None:
+        """The directions of linear losses, (K, B, m); None where one of them is not linear."""
+        found = [rows(loss.direction) for loss in self.losses if loss.direction is not None]
+        return torch.stack(found) if len(found) == self.maps else None
+
+    @cached_property
+    def shares(self) -> Tensor | None:
+        """What each number of the untouched endpoint adds to linear losses: (K, B, m)."""
+        return None if self.directions is None else self.directions * rows(self.untouched).double()
 
     def keeps_output(self, loss: Loss) -> bool:
         """Whether a loss is zero where nothing is filtered: its target is the untouched value itself."""
@@ -233,6 +245,8 @@ class Problem:
 
     def at_untouched(self) -> Tensor:
         """The losses with nothing filtered: (K, B)."""
+        if self.shares is not None:
+            return self.shares.sum(dim=2)
         untouched = self.untouched.double()
         return torch.stack([loss(untouched) for loss in self.losses])
 

@@ -173,6 +173,9 @@ class _Run:
         hooked = {module: Arranged(last=one.noting) for module, one in noted.items() if has_hooks(module)}
         plain = [module for module in noted if module not in hooked]
         watched = watching(plain, returned=lambda call, output: noted[call.module].note(call, output))
+        for one in taken:
+            if one.linear is not None:
+                watched.setdefault(one.linear, one.noting_means(one.linear))
         with forwards_replaced(watched, hooks=hooked, as_owner=True), torch.no_grad():
             returned = self.arguments.call(self.network)
         heads = []

@@ -20,6 +20,7 @@ from contracts.test_left_as_found import assert_same, state_of
 from l2caf.errors import L2cafError, MethodError
 from l2caf.heads.head import Head
 from l2caf.heads.planned import PlannedHead
+from l2caf.heads.pooled import PooledLinear
 from l2caf.heads.recorded import RecordedHead
 from l2caf.heatmap import Heatmap
 from l2caf.methods.attention_filter import AttentionFilter
@@ -857,3 +858,48 @@ def test_what_cannot_be_selected_is_said(select: Any) -> None:
     l2caf.explain(network, pixels(), output="scores")
     with pytest.raises(L2cafError):
         l2caf.explain(network, pixels(), output=select)
+
+
+UNSEEN: dict[str, bool] = {}  # outside of the network, where no look at its modules finds it
+
+
+class SwitchedFromOutside(nn.Module):
+    """A mean and torch's own linear layer, with what no fingerprint tells on either side of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Conv2d(3, CHANNELS, 4, stride=4), nn.ReLU())
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(CHANNELS, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        means = self.pool(self.trunk(x)).flatten(1)
+        if UNSEEN.get("before"):
+            means = means - 0.5 * means.mean()
+        scores: Tensor = self.fc(means)
+        if UNSEEN.get("written into"):
+            scores.sub_(scores.mean()).relu_()  # the very tensor that the linear layer returned
+        return 2 * scores if UNSEEN.get("after") else scores
+
+
+@pytest.mark.parametrize("case", ["before", "written into", "after"])
+def test_the_linear_layer_is_believed_only_where_the_output_is_its_own(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, images = seeded(SwitchedFromOutside), pixels()
+    l2caf.explain(network, images)
+    with record(network, images) as recording:
+        assert isinstance(recording.head, PlannedHead)
+    monkeypatch.setitem(UNSEEN, case, True)
+    again, fresh = l2caf.explain(network, images), l2caf.explain(copy.deepcopy(network), images)
+    torch.testing.assert_close(again.weights, fresh.weights, rtol=0, atol=1e-6)
+    assert (again.solution.outcome, again.solution.reason) == (fresh.solution.outcome, fresh.solution.reason)
+
+
+def test_no_product_with_the_weights_confirms_a_linear_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, images = seeded(SwitchedFromOutside), pixels()
+    l2caf.explain(network, images)
+    products: list[Any] = []
+    monkeypatch.setattr(PooledLinear, "of_mean", lambda self, means: products.append(means))
+    assert isinstance(record(network, images).head, PlannedHead)
+    assert not products

@@ -22,7 +22,7 @@ from ..recording.replay import Replay, Seen
 from .pooled import PooledLinear
 
 COLUMN_BUDGET = 1 << 24  # numbers that may pass through the head at once while columns are computed
-FEW_DIRECTIONS = 3  # through which a product with W takes no longer than to look at what is in them
+FEW_DIRECTIONS = 8  # through which a product with W takes no longer than to look at what is in them
 MAP_BUDGET = 1 << 26  # numbers that an affine map may hold: a dense predictor's would fill the memory
 
 
@@ -118,8 +118,8 @@ class PooledMap(AffineMap):
     @property
     def jacobian(self) -> Tensor:  # type: ignore[override]
         # A convolution over single positions: one operation, where a product would first copy W for every sample.
-        weight = (self.pooled.weight / self.columns.shape[2]).unsqueeze(-1)
-        return torch.nn.functional.conv1d(self.columns, weight)
+        written_out = torch.nn.functional.conv1d(self.columns, self.pooled.weight.unsqueeze(-1))
+        return written_out.div_(self.columns.shape[2])
 
     def push(self, weights: Tensor) -> Tensor:
         pushed: Tensor = self.pooled.push(_times(self.columns, weights.to(self.columns.dtype)) / self.columns.shape[2])
@@ -150,12 +150,13 @@ def _pulled_by_rows(pooled: PooledLinear, directions: Tensor) -> Tensor:
     Then the sum of W's rows, and one row each, are all that is needed, where a product goes through W for each of them.
     """
     several = directions.flatten(0, 1)
+    if len(several) < FEW_DIRECTIONS:
+        return pooled.pull(directions)
     common = several[:, -1:]
     row, place = (several != common).nonzero().unbind(1)
-    if len(several) < FEW_DIRECTIONS or len(row) > len(several):
-        pulled: Tensor = pooled.pull(directions)
-        return pulled
-    pulled = common * pooled.pull(torch.ones_like(several[:1]))
+    if len(row) > len(several):
+        return pooled.pull(directions)
+    pulled: Tensor = common * pooled.pull(torch.ones_like(several[:1]))
     pulled.index_add_(0, row, pooled.weight[place] * (several[row, place] - common[row, 0]).unsqueeze(1))
     return pulled.unflatten(0, directions.shape[:2])
 

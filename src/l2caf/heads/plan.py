@@ -3,8 +3,9 @@
 A plan is made where a recording shows that the head is a mean over the positions and a linear map. It names the layer
 and holds W and b; where these are parameters of the network, it holds their names alone, and reads them anew each time.
 It is valid for one fingerprint of the network (`recording/knowledge.py`) and while every other tensor behind the layer
-is what it was, and every batch checks that W mean(A) + b is the output just given: values at the untouched filter are
-blind to a rectifier behind the mean, and to a slope or a floor there that is trained.
+is what it was, and every batch checks that W mean(A) + b is the output just given (or, which needs no product with W,
+that mean(A) is what torch's own linear layer made the output of): values at the untouched filter are blind to a
+rectifier behind the mean, and to a slope or a floor there that is trained.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from ..errors import L2cafError
 from ..numerics import agree, rows
+from ..recording.arranged import has_hooks
 from ..recording.borrow import Call
 from ..recording.inputs import Arguments, Select, select_output
 from ..recording.layers import Layer, module_named
@@ -53,6 +55,17 @@ class Plan:
             return None
         return PooledLinear(weight.detach().reshape(self.shape), bias.detach())
 
+    def linear(self, network: nn.Module) -> nn.Linear | None:
+        """The module that is W and b and nothing else: torch's own, as its class has it. None where there is none."""
+        if not isinstance(self.weight, str):
+            return None
+        module = _module_named(network, self.weight.rpartition(".")[0])
+        if type(module) is not nn.Linear or "forward" in module.__dict__ or has_hooks(module):
+            return None
+        is_plain = type(module.weight) is nn.Parameter and _tensor_named(network, self.weight) is module.weight
+        has_bias = isinstance(self.bias, str) and _tensor_named(network, self.bias) is module.bias is not None
+        return module if is_plain and has_bias else None
+
     @staticmethod
     def _now(network: nn.Module, value: str | Tensor) -> Tensor | None:
         return value if isinstance(value, Tensor) else _tensor_named(network, value)
@@ -82,14 +95,27 @@ class _Seen:
 
 
 class Taken:
-    """What the layer of a plan returned in one run of the network."""
+    """What the layer of a plan returned in one run of the network, and what torch's own linear layer was given."""
 
     def __init__(self, network: nn.Module, plan: Plan) -> None:
         self.plan = plan
         self.module = module_named(network, plan.layer.name)
+        self.linear = plan.linear(network)
         self.features: Any = None
         self.version = 0
         self.calls = 0
+        self.means: list[tuple[Any, Any, int]] = []  # what the linear layer was given, and made of it, at which version
+
+    def noting_means(self, linear: nn.Linear) -> Callable[..., Any]:
+        """The linear layer's own forward, which notes what it was given and what it made of it."""
+        own = linear.forward
+
+        def forward(means: Any) -> Any:
+            output = own(means)
+            self.means.append((means, output, output._version))
+            return output
+
+        return forward
 
     def note(self, call: Call, output: Any) -> None:
         """Keep the output of the planned call."""
@@ -125,7 +151,10 @@ class Taken:
             return None
         size = arguments.about(layer.input).size_for(layer.layout)
         head = PlannedHead(layer, features, output, size=size, pooled=pooled, record=record)
-        return head if head.is_confirmed() else None
+        means, made, version = self.means[0] if len(self.means) == 1 else (None, None, 0)
+        # What writes into the output afterwards, as a rectifier may, returns the same tensor, of another version.
+        is_its_own = made is output and output._version == version
+        return head if head.is_confirmed(means if is_its_own else None) else None
 
 
 @torch.no_grad()
@@ -219,12 +248,19 @@ def _bias_beside(network: nn.Module, weight: str, bias: Tensor) -> str | None:
 def _tensor_named(network: nn.Module, name: str) -> Tensor | None:
     """A parameter or buffer, or None where there is none of that name."""
     path, _, last = name.rpartition(".")
-    try:
-        module = network.get_submodule(path)
-    except AttributeError:
+    module = _module_named(network, path)
+    if module is None:
         return None
     found = module._parameters.get(last)
     return module._buffers.get(last) if found is None else found
+
+
+def _module_named(network: nn.Module, path: str) -> nn.Module | None:
+    """A module, or None where there is none of that name."""
+    found: nn.Module | None = network
+    for name in path.split(".") if path else ():
+        found = found._modules.get(name) if found is not None else None
+    return found
 
 
 def _worked_out(head: RecordedHead, means: Tensor, numbers: Sequence[int]) -> Tensor:

@@ -60,7 +60,9 @@ class ClassChoice:
             wanted = self._for_each(batch)
             chosen = torch.tensor(wanted, dtype=torch.int64, device=output.device).expand(batch, -1)
         else:
-            chosen = scores.nan_to_num(nan=-torch.inf).topk(_best(self.top, count), dim=1).indices
+            best = _best(self.top, count)
+            ranked = scores.nan_to_num(nan=-torch.inf)
+            return ranked.argmax(dim=1, keepdim=True) if best == 1 else ranked.topk(best, dim=1).indices
         outside = chosen[(chosen < 0) | (chosen >= count)]
         if len(outside):
             known = f"{count} classes, 0 to {count - 1}" if count > 1 else "one class, 0"
@@ -104,7 +106,7 @@ class ClassSpecific(ClassChoice, Objective):
     def losses(self, output: Tensor) -> Losses:
         chosen = self.choose(output)
         directions = (_published if self.published else _centred)(chosen, scores_of(output))
-        losses = tuple(Linear(direction) for direction in directions)
+        losses = tuple(map(Linear, directions))
         return Losses(losses, several=self.several, classes=chosen, signed=not self.published)
 
     def repeated(self, times: int) -> ClassSpecific:
@@ -156,11 +158,15 @@ def _centred(chosen: Tensor, scores: Tensor) -> Tensor:
     """-2 (e_c - 1/N), one (B, N) direction per map; a logit that is alone is its own measure."""
     if scores.shape[1] == 1:
         return _published(chosen, scores)
-    hot = torch.nn.functional.one_hot(chosen.T, scores.shape[1]).to(scores.dtype)
-    return -2 * (hot - 1 / scores.shape[1])
+    return _spikes(chosen, scores, at=2 / scores.shape[1] - 2, elsewhere=2 / scores.shape[1])
 
 
 def _published(chosen: Tensor, scores: Tensor) -> Tensor:
     """1 - 2 e_c, one (B, N) direction per map."""
-    hot = torch.nn.functional.one_hot(chosen.T, scores.shape[1]).to(scores.dtype)
-    return 1 - 2 * hot
+    return _spikes(chosen, scores, at=-1.0, elsewhere=1.0)
+
+
+def _spikes(chosen: Tensor, scores: Tensor, *, at: float, elsewhere: float) -> Tensor:
+    """(K, B, N) directions that are one number at the (B, K) chosen places, and another elsewhere."""
+    flat = scores.new_full((chosen.shape[1], *scores.shape), elsewhere)
+    return flat.scatter_(2, chosen.T.unsqueeze(2), at)

@@ -15,6 +15,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -104,18 +106,11 @@ class Loan:
         # This enables gradients too, and on the way out everything about gradients is as it was.
         self._mode = torch.inference_mode(False)
         self._mode.__enter__()
-        # One look at each of hundreds of modules, most of which are as we need them.
-        special = [
-            module
-            for module in self.modules
-            if (parts := module.__dict__)["_forward_hooks"]
-            or parts["_forward_pre_hooks"]
-            or parts["_backward_hooks"]
-            or parts["_backward_pre_hooks"]
-            or "_compiled_call_impl" in parts
-            or "training" not in parts  # a scripted module keeps it elsewhere
-            or parts["training"]
-        ]
+        special = (
+            [module for module in self.modules if _is_special(module.__dict__)]
+            if _some_is_special(self.modules)
+            else []
+        )
         if special:
             self.hooks = Hooks(self.network, self.modules, self.changes)
             self._set_aside([module for module in special if _is_as_trained(module)])
@@ -190,25 +185,49 @@ class Loan:
         return not set(self.modules).isdisjoint(other.modules)
 
 
+_MUST_BE_EMPTY = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _some_is_special(modules: list[nn.Module]) -> bool:
+    """Whether a module is not as we need it: a look at hundreds of them, on every call, by a few passes in C."""
+    own = [module.__dict__ for module in modules]
+    try:
+        if any(map(_training, own)) or any(any(map(hooks, own)) for hooks in _hooks):
+            return True
+    except KeyError:  # a scripted module keeps it elsewhere
+        return True
+    return any(map(dict.__contains__, own, repeat("_compiled_call_impl")))
+
+
+_training, _hooks = itemgetter("training"), [*map(itemgetter, _MUST_BE_EMPTY)]
+
+
+def _is_special(parts: dict[str, Any]) -> bool:
+    """The same of one module."""
+    return (
+        any(parts[name] for name in _MUST_BE_EMPTY)
+        or "_compiled_call_impl" in parts
+        or parts.get("training", True)  # a scripted module keeps it elsewhere
+    )
+
+
 def _is_as_trained(module: nn.Module) -> bool:
     compiled = module._compiled_call_impl is not None
     return bool(module.training or compiled or module._backward_hooks or module._backward_pre_hooks)
 
 
 def modules_of(network: nn.Module) -> list[nn.Module]:
-    """List a network and all modules in it, in torch's own order, each once.
+    """List a network and all modules in it, each once, level by level: in C, since it is done on every call.
 
     >>> len(modules_of(nn.Sequential(nn.ReLU(), nn.Sequential(nn.ReLU()))))
     4
     """
-    found: dict[nn.Module, None] = {}
-    waiting: list[nn.Module | None] = [network]
-    while waiting:
-        module = waiting.pop()
-        if module is not None and module not in found:
-            found[module] = None
-            if module._modules:
-                waiting += reversed(module._modules.values())
+    found: dict[nn.Module, None] = {network: None}
+    level: Iterable[nn.Module] = [network]
+    while level:
+        below = dict.fromkeys(chain.from_iterable([module._modules.values() for module in level if module._modules]))
+        level = [module for module in below if module not in found and module is not None]
+        found.update(dict.fromkeys(level))
     return list(found)
 
 

@@ -14,6 +14,7 @@ when one of them changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from itertools import chain
 from operator import itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
@@ -38,6 +39,8 @@ _HOLDERS = (dict, list, tuple, set, frozenset)
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, property, classmethod, staticmethod)
 _MOST = 64  # of what a setting holds: a list of class names is none that decides
 _DEEPEST = 3  # how far into a network's settings one looks: a list in a configuration in an attribute
+
+_COPIED = 9  # the place, in what is seen, of the containers that are compared by value
 
 _parts, _after, _before = itemgetter("_modules"), itemgetter("_forward_hooks"), itemgetter("_forward_pre_hooks")
 
@@ -68,6 +71,7 @@ class Fingerprint:
         self._gone: list[ref[Any]] = []
         self._plain: list[tuple[int, itemgetter[Any]]] = []  # by place: settings that are compared by value,
         self._fixed: list[tuple[int, itemgetter[Any]]] = []  # functions, which are compared by id,
+        self._copied: list[tuple[int, str]] = []  # what holds plain values alone, which is compared with a copy,
         self._loose: list[tuple[int, str, Callable[[Any], Any]]] = []  # and what must be described to tell
         told: list[Any] = [*modules, *kinds, *classes, *(kind.forward for kind in kinds)]
         for place, settings in enumerate([*map(vars, modules), *map(vars, classes)]):
@@ -75,14 +79,17 @@ class Fingerprint:
             names = [*settings] if of_class else _own_settings(modules[place])
             plain = [name for name in names if _is_plain(settings[name])]
             fixed = [name for name in names if type(settings[name]) is FunctionType]
-            loose = [name for name in names if name not in plain and name not in fixed]
+            copied = [name for name in names if _is_of_plain(settings[name])]
+            loose = [name for name in names if name not in plain and name not in fixed and name not in copied]
             self._plain += _reader(place, plain)
+            self._copied += ((place, name) for name in copied)
             self._fixed += _reader(place, fixed)
             self._loose += ((place, name, _described_of_class if of_class else _described) for name in loose)
             told += (settings[name] for name in fixed)
         self._kinds, self._classes = [*map(ref, kinds)], [*map(ref, classes)]
         self._told = [ref(one, self._gone.append) for one in told]
         self._seen = self._sight(modules)
+        self._seen[_COPIED] = deepcopy(self._seen[_COPIED])  # the thing itself would always equal itself
 
     def _sight(self, modules: list[nn.Module]) -> list[Any]:
         """What is equal as long as nothing has changed."""
@@ -99,6 +106,7 @@ class Fingerprint:
             _hooks_on_all(),
             [read(places[place]) for place, read in self._plain],
             [*map(id, chain.from_iterable([read(places[place]) for place, read in self._fixed]))],
+            [places[place][name] for place, name in self._copied],
             [describe(places[place][name]) for place, name, describe in self._loose],
             [id(kind.forward) for kind in kinds],
             [*map(id, chain.from_iterable([kind.__mro__ for kind in kinds]))],
@@ -130,6 +138,14 @@ def _own_classes(kind: type) -> Iterator[type]:
 
 def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN or (type(value) is tuple and _PLAIN.issuperset(map(type, value)))
+
+
+def _is_of_plain(value: Any, depth: int = 0) -> bool:
+    """Whether a container holds nothing but plain values and such containers, so that a copy tells what it was."""
+    if type(value) not in (dict, list, tuple) or depth > _DEEPEST or len(value) > _MOST:
+        return False
+    inside = [*value, *value.values()] if type(value) is dict else value
+    return all(type(one) in _PLAIN or _is_of_plain(one, depth + 1) for one in inside)
 
 
 def _description(modules: list[nn.Module]) -> list[Any]:

@@ -61,7 +61,7 @@ class Exact(Solver):
         if not problem.filter.on_unit_sphere:
             return f"the filter is {problem.filter.name}, not UnitL2"
         problem = problem.approximated
-        linear = all(loss.direction is not None for loss in problem.losses)
+        linear = problem.directions is not None
         if not linear and not all(loss.target is not None for loss in problem.losses):
             return "the objective is neither linear nor a sum of squares in the output"
         if not linear and not problem.fits:
@@ -112,10 +112,8 @@ def _to_second_order(problem: Problem, weights: Tensor) -> str:
 def _rounding(problem: Problem, value: Tensor) -> Tensor:
     """How far the precision of the endpoint alone may move the losses: (K, B)."""
     step = max(1e-5, 2 * problem.precision)
-    directions = [loss.direction for loss in problem.losses if loss.direction is not None]
-    if directions:
-        output = rows(problem.untouched).double().abs()
-        return step * torch.stack([(rows(direction).double().abs() * output).sum(dim=1) for direction in directions])
+    if problem.shares is not None:
+        return step * problem.shares.abs().sum(dim=2)
     length = step * torch.stack([problem.scale(loss) for loss in problem.losses])
     return 2 * length * value.clamp_min(0).sqrt() + length.square()
 
@@ -134,8 +132,9 @@ def _along_the_gradients(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
 
 def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Filters and losses by eigenvalues, in double precision."""
-    # A sample with NaN would stop the eigensolver for all.
-    matrices = np.nan_to_num(jacobian.detach().cpu().double().numpy(), posinf=0.0, neginf=0.0)
+    matrices = jacobian.detach().cpu().double().numpy()
+    if not np.isfinite(matrices.sum()):  # a sample with NaN would stop the eigensolver for all
+        matrices = np.nan_to_num(matrices, posinf=0.0, neginf=0.0)
     # Where the target is J 1, to say so spares the rounding of a difference.
     wanted = None if problem.keeps_output(loss) else target.detach().cpu().double().numpy()
     precision = max(problem.precision, torch.finfo(target.dtype).eps)

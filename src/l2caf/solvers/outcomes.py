@@ -74,10 +74,8 @@ def rounding(problem: Problem, value: Tensor) -> Tensor:
     """How far the precision of the endpoint's numbers alone may move losses of this value: (K, B)."""
     # In half precision every number rounds by itself, so that a sum over many hardly shows it.
     unit = min(problem.precision, 1e-5)
-    directions = [rows(loss.direction) for loss in problem.losses if loss.direction is not None]
-    if len(directions) == problem.maps:
-        output = rows(problem.untouched).abs().float()
-        return unit * (torch.stack(directions).abs().float() * output).sum(dim=2).double()
+    if problem.shares is not None:
+        return unit * problem.shares.abs().sum(dim=2)
     found = []
     for loss, own in zip(problem.losses, value.double(), strict=True):
         if loss.direction is not None:
