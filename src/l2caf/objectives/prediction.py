@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -105,8 +106,10 @@ class Divergence(Loss):
 
 def _are_probabilities(scores: Tensor, kind: Kind) -> Tensor:
     """For which samples the scores are probabilities already: (B,)."""
-    if scores.shape[1] == 1:  # a logit from 0 to 1 looks the same
-        return torch.zeros(len(scores), dtype=torch.bool, device=scores.device)
+    none = torch.zeros(len(scores), dtype=torch.bool, device=scores.device)
+    # A logit from 0 to 1 looks the same; and of many scores, nearly always one is negative.
+    if scores.shape[1] == 1 or bool((scores.amin(dim=1) < 0).all()):
+        return none
     if kind == "sigmoid":
         return ((scores >= 0) & (scores <= 1)).all(dim=1)
     slack = max(SUMS_TO_ONE, 4 * torch.finfo(scores.dtype).eps)
@@ -130,16 +133,23 @@ def _softmax_metric(logits: Tensor, temperature: float) -> Metric:
     probability: nothing cancels, however small q is, while p of the best class and 1 soon round to the same number.
     Since the shares sum to 1, a mean of v is all that is taken off: with weight 1 - c at the best class, c r elsewhere.
     """
-    scaled = logits.nan_to_num(0.0, 0.0, 0.0) / temperature
-    best = scaled.argmax(dim=1, keepdim=True)
-    others = scaled.scatter(1, best, -torch.inf)
-    log_others = others.logsumexp(dim=1, keepdim=True)
-    log_all = torch.logaddexp(log_others, top := scaled.gather(1, best))
-    q = (log_others - log_all).exp()
-    root = (top - log_all).div(2).exp()
-    size = (q / (2 * temperature**2)).clamp_min(LEAST).sqrt()
-    shares, drawn = (others - log_others).exp(), q / (1 + root)
-    return SoftmaxMetric(size * shares.sqrt(), (drawn * shares).scatter(1, best, 1 - drawn), 2 * size[:, 0])
+    # Arrays, since of a thousand numbers a dozen operations on tensors cost more than the numbers.
+    scaled = logits.nan_to_num(0.0, 0.0, 0.0).cpu().numpy() / temperature
+    every, best = np.arange(len(scaled)), scaled.argmax(axis=1)
+    top = scaled[every, best]
+    scaled[every, best] = -np.inf
+    second = scaled.max(axis=1)
+    shares = np.exp(scaled - second[:, None])
+    total = shares.sum(axis=1)
+    shares /= total[:, None]
+    odds = second - top + np.log(total)  # of all other classes together against the best, as a logarithm
+    q, root = np.exp(odds - np.logaddexp(0.0, odds)), np.exp(-np.logaddexp(0.0, odds) / 2)
+    size = np.sqrt(np.maximum(q / (2 * temperature**2), LEAST))
+    drawn = q / (1 + root)
+    mean = drawn[:, None] * shares
+    mean[every, best] = 1 - drawn
+    made = (size[:, None] * np.sqrt(shares), mean, 2 * size)
+    return SoftmaxMetric(*(torch.from_numpy(one).to(logits.device) for one in made))
 
 
 @dataclass(frozen=True)
@@ -152,7 +162,7 @@ class SoftmaxMetric(Metric):
 
     def push(self, values: Tensor) -> Tensor:
         values = values.double()
-        middle = (_beside(self.mean, values) * values).sum(dim=-1, keepdim=True)
+        middle = torch.linalg.vecdot(_beside(self.mean, values), values).unsqueeze(-1)
         return _beside(self.sizes, values) * (values - middle)
 
     def pull(self, directions: Tensor) -> Tensor:
