@@ -14,13 +14,18 @@ from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
 from l2caf.objectives.classes import ClassSpecific
 from l2caf.objectives.prediction import Prediction
+from l2caf.solvers.auto import Auto
 from l2caf.solvers.gradient_descent import GradientDescent
+from l2caf.solvers.riemannian import Riemannian
+
+# All stages of a search, with the walkers of a long clip's frames: for what does not depend on how deep a search goes.
+SHORT_SEARCH = Auto(Riemannian(exploring=160))
 
 METHODS: dict[str, Method] = {
     "AttentionFilter": AttentionFilter(),
     "AttentionFilter of a class": AttentionFilter(ClassSpecific(1)),
-    "AttentionFilter of the top 2": AttentionFilter(ClassSpecific(top=2)),
-    "AttentionFilter of the prediction": AttentionFilter(Prediction()),
+    "AttentionFilter of the top 2": AttentionFilter(ClassSpecific(top=2), solver=SHORT_SEARCH),
+    "AttentionFilter of the prediction": AttentionFilter(Prediction(), solver=SHORT_SEARCH),
     "AttentionFilter, Softmax": AttentionFilter(filter=Softmax()),
     "AttentionFilter, Gaussian": AttentionFilter(filter=Gaussian()),
     "AttentionFilter by descent": AttentionFilter(solver=GradientDescent(steps=20)),
