@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from torch import nn
 
 import networks_for_tests as nets
@@ -75,5 +76,20 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], Suits]] = {
     "volume": (nets.Volume, (1, 8, 16, 16), any_method),
 }
 
+# Searches for classes on heads that bend are long: each such head is asked once, and each kind of class of two heads.
+# All of them are in `make endurance`.
+SEARCHED = {
+    "AttentionFilter of a class": ("tokens", "shared rectifier"),
+    "AttentionFilter of the top 2": ("curved", "rectified after the layer"),
+    "AttentionFilter of the prediction": ("normalised", "frames"),
+}
+BENT = {network for networks in SEARCHED.values() for network in networks}
+
+
+def marked(method: str, network: str) -> object:
+    long = method in SEARCHED and network in BENT and network not in SEARCHED[method]
+    return pytest.param(method, network, marks=pytest.mark.endurance if long else ())
+
+
 # Every method with every network that it applies to.
-PAIRS = [(method, network) for method in METHODS for network, (_, _, suits) in NETWORKS.items() if suits(method)]
+PAIRS = [marked(method, network) for method in METHODS for network, (_, _, suits) in NETWORKS.items() if suits(method)]
