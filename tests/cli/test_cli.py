@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from commands_for_tests import Run
 from l2caf.cli.app import COMMANDS
 from l2caf.tasks.samples import sample, two_objects
 
@@ -71,7 +71,6 @@ def empty():
     return Empty()
 """
 
-Run = Callable[..., tuple[int, str, str]]
 OWN = (
     "--network",
     "nets.py:straight",
