@@ -71,11 +71,8 @@ def empty():
     return Empty()
 """
 
-OWN = (
-    "--network",
-    "nets.py:straight",
-    "--classifier",
-)  # where neither network nor names of classes matter
+# Where neither the network nor names of classes matter.
+OWN = ("--network", "nets.py:straight", "--classifier")
 
 
 @pytest.fixture
