@@ -32,9 +32,10 @@ from l2caf.solvers.solver import Solver
 from networks_for_tests import pixels, seeded
 
 DESCENT = GradientDescent(steps=500, adam=True, learning_rate=0.05, tolerance=0.0)
-# Four times the paper's rate: with that the slowest of these problems takes 2,000 steps.
+# Four times the paper's rate: with that the slowest of these problems takes 2,000 steps, in `make endurance`.
 PLAIN_DESCENT = GradientDescent(steps=700, learning_rate=2.0, tolerance=0.0)
-SOLVERS: list[Solver] = [Exact(), Riemannian(), DESCENT, PLAIN_DESCENT, Auto()]
+PAPERS_DESCENT = pytest.param(GradientDescent(steps=2000, tolerance=0.0), marks=pytest.mark.endurance)
+SOLVERS = [Exact(), Riemannian(), DESCENT, PLAIN_DESCENT, PAPERS_DESCENT, Auto()]
 
 
 def posed(
