@@ -31,7 +31,7 @@ def _made(name, weight):
     prepare = Preprocessing(input_size=size, resize_size=size, mean=(0, 0, 0), std=(1, 1, 1), fit="squash")
     return Model(name, Colours(torch.tensor(weight)), prepare, embedding=True)
 
-def build():  # every column sums to less than nought: the summed embedding falls where there is colour
+def build():  # every column sums to less than zero: the summed embedding falls where there is colour
     return _made("colours", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-2.0, -2.0, -2.0]])
 
 def other():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from torch import nn
 
 import networks_for_tests as nets
@@ -14,13 +15,18 @@ from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
 from l2caf.objectives.classes import ClassSpecific
 from l2caf.objectives.prediction import Prediction
+from l2caf.solvers.auto import Auto
 from l2caf.solvers.gradient_descent import GradientDescent
+from l2caf.solvers.riemannian import Riemannian
+
+# All stages of a search, with the walkers of a long clip's frames: for what does not depend on how deep a search goes.
+SHORT_SEARCH = Auto(Riemannian(exploring=160))
 
 METHODS: dict[str, Method] = {
     "AttentionFilter": AttentionFilter(),
     "AttentionFilter of a class": AttentionFilter(ClassSpecific(1)),
-    "AttentionFilter of the top 2": AttentionFilter(ClassSpecific(top=2)),
-    "AttentionFilter of the prediction": AttentionFilter(Prediction()),
+    "AttentionFilter of the top 2": AttentionFilter(ClassSpecific(top=2), solver=SHORT_SEARCH),
+    "AttentionFilter of the prediction": AttentionFilter(Prediction(), solver=SHORT_SEARCH),
     "AttentionFilter, Softmax": AttentionFilter(filter=Softmax()),
     "AttentionFilter, Gaussian": AttentionFilter(filter=Gaussian()),
     "AttentionFilter by descent": AttentionFilter(solver=GradientDescent(steps=20)),
@@ -70,5 +76,20 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], Suits]] = {
     "volume": (nets.Volume, (1, 8, 16, 16), any_method),
 }
 
+# Searches for classes on heads that bend are long: each such head is asked once, and each kind of class of two heads.
+# All of them are in `make endurance`.
+SEARCHED = {
+    "AttentionFilter of a class": ("tokens", "shared rectifier"),
+    "AttentionFilter of the top 2": ("curved", "rectified after the layer"),
+    "AttentionFilter of the prediction": ("normalised", "frames"),
+}
+BENT = {network for networks in SEARCHED.values() for network in networks}
+
+
+def marked(method: str, network: str) -> object:
+    long = method in SEARCHED and network in BENT and network not in SEARCHED[method]
+    return pytest.param(method, network, marks=pytest.mark.endurance if long else ())
+
+
 # Every method with every network that it applies to.
-PAIRS = [(method, network) for method in METHODS for network, (_, _, suits) in NETWORKS.items() if suits(method)]
+PAIRS = [marked(method, network) for method in METHODS for network, (_, _, suits) in NETWORKS.items() if suits(method)]

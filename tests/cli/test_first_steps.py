@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from PIL import Image
 
 import l2caf
 import networks_for_tests as nets
+from commands_for_tests import TINY, Run
 from l2caf.errors import L2cafError
 from l2caf.rendering.style import Style
 from l2caf.tasks.compare import Comparison
@@ -22,18 +22,6 @@ from l2caf.tasks.network_choice import NetworkChoice
 from l2caf.tasks.outputs import suffix_of
 from l2caf.tasks.question import Question
 from networks_for_tests import pixels, seeded
-
-NETS = """
-import torch
-from torch import nn
-
-def tiny():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(3, 4, 5, stride=16), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Linear(4, 3))
-"""
-TINY = ("--network", "nets.py:tiny", "--classifier")
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from commands_for_tests import TINY, Run
 from l2caf.cli.app import COMMANDS
-
-NETS = """
-import torch
-from torch import nn
-
-def tiny():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(3, 4, 5, stride=16), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Linear(4, 3))
-"""
-TINY = ("--network", "nets.py:tiny", "--classifier")
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)

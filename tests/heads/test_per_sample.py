@@ -14,6 +14,7 @@ import l2caf
 import networks_for_tests as nets
 from l2caf.heads.recorded import RecordedHead
 from l2caf.recording.replay import Replay
+from methods_for_tests import SHORT_SEARCH
 from networks_for_tests import CHANNELS, CLASSES, pixels, seeded
 
 
@@ -85,7 +86,7 @@ OBJECTIVES: dict[str, l2caf.Objective] = {"oblivious": l2caf.ClassOblivious(), "
 
 def found(network: nn.Module, inputs: Tensor, layer: str, objective: l2caf.Objective) -> Any:
     """Through a recording, since a plan would hide what is decided from this batch."""
-    return l2caf.AttentionFilter(objective).on(RecordedHead(Replay(network, inputs, layer=layer)))
+    return l2caf.AttentionFilter(objective, solver=SHORT_SEARCH).on(RecordedHead(Replay(network, inputs, layer=layer)))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

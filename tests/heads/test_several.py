@@ -12,6 +12,7 @@ import networks_for_tests as nets
 from l2caf.heads.planned import PlannedHead
 from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
+from methods_for_tests import SHORT_SEARCH
 from networks_for_tests import pixels, seeded
 
 
@@ -30,11 +31,11 @@ def residual() -> nn.Module:
 def test_several_layers_give_what_each_gives_alone(make: type[nn.Module]) -> None:
     network, inputs = seeded(make), pixels()
     names = [layer.name for layer in l2caf.usable_layers(network, inputs)][-3:]
-    together = l2caf.explain(network, inputs, layer=names)
+    together = l2caf.explain(network, inputs, layer=names, solver=SHORT_SEARCH)
     assert isinstance(together, tuple)
     assert [heatmap.layer for heatmap in together] == names
     for name, heatmap in zip(names, together, strict=True):
-        alone = l2caf.explain(seeded(make), inputs, layer=name)
+        alone = l2caf.explain(seeded(make), inputs, layer=name, solver=SHORT_SEARCH)
         torch.testing.assert_close(heatmap.weights, alone.weights, atol=2e-3, rtol=0)
         assert heatmap.solved.outcome == alone.solved.outcome
 

@@ -180,8 +180,8 @@ def test_who_waits_for_us_in_the_middle_of_a_call_is_not_waited_for(monkeypatch:
     assert reached.wait(PATIENCE)
     explained = Result(lambda: l2caf.explain(network, pixels(), layer="2").weights)
     assert torch.equal(explained.get(), l2caf.explain(gated(), pixels(), layer="2").weights)
+    stepped.get()  # it was not waited for, so what its hook found may come later
     assert torch.equal(found[0], explained.get())
-    stepped.get()
     assert all(module.training for module in network.modules())
 
 

@@ -249,7 +249,7 @@ class TestProtocol:
         assert results["retrieval"]["r1"]["value"] == pytest.approx(100 * (40 - LONELY) / 40)
         right = 100 * (40 - LONELY - SPOILT) / 40
         scores = {name: found["loc"]["value"] for name, found in results["methods"].items()}
-        # The weights sum to less than nought, so what vanilla Grad-CAM keeps is nothing at all.
+        # The weights sum to less than zero, so what vanilla Grad-CAM keeps is nothing at all.
         assert scores == pytest.approx({"l2caf": right, "gradcam-abs": right, "gradcam": 0})
         known = {name: found["gt_known"]["value"] for name, found in results["methods"].items()}
         assert known == pytest.approx({"l2caf": right + 10, "gradcam-abs": right + 10, "gradcam": 0})

@@ -96,7 +96,7 @@ def test_first_order_conditions(case: str) -> None:
 @pytest.mark.parametrize("precision", [2.0**-52, SINGLE], ids=["double", "single"])
 @pytest.mark.parametrize("rows", [1, 4, 20], ids="rows {}".format)
 def test_hard_case(rows: int, precision: float) -> None:
-    """Where J sees less than a unit of 1: loss nought, unit norm, and nearest to 1 among those."""
+    """Where J sees less than a unit of 1: loss zero, unit norm, and nearest to 1 among those."""
     positions = 9
     seen = torch.zeros(positions, dtype=torch.float64)
     seen[:4] = torch.tensor([1.0, -1.0, 0.5, 0.0])  # its part of 1 has length 0.5 / 1.5

@@ -197,13 +197,14 @@ def stall():
 
 
 @pytest.mark.slow
-def test_killed_at_five_moments_no_picture_is_drawn_twice(made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [(1, 4, 8), pytest.param((1, 2, 4, 6, 8), marks=pytest.mark.endurance)])
+def test_killed_several_times_no_picture_is_drawn_twice(made: Path, tmp_path: Path, kills: tuple[int, ...]) -> None:
     slow = STALLING + squares.BUILDER.replace("def forward(self, x):", "def forward(self, x):\n        stall()")
     (made / "bright.py").write_text(slow)
     out, moments = tmp_path / "out", random.Random(0)
     arguments = ["explain", str(made), "--network", f"{made / 'bright.py'}:build", "--batch", "1", "--out", str(out)]
     before: dict[str, int] = {}
-    for most in (1, 2, 4, 6, 8):
+    for most in kills:
         environment = {**os.environ, "STALL_IN": str(out), "STALL_AT": str(most)}
         process = subprocess.Popen(
             [sys.executable, "-m", "l2caf", *arguments], env=environment, stdout=subprocess.DEVNULL
