@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ..numerics import agreeing, rows
 from ..recording.borrow import Call
+from ..recording.places import Given
 from ..recording.replay import MEAN, OUTPUT, Replay
-from ..recording.tape import Given, Tape
+from ..recording.tape import Tape
 from .affine import MAP_BUDGET, AffineMap, DenseMap, Probe, ReplayedMap, mapped, straight
 from .endpoint import Endpoint, find_endpoints
 from .gradient import gradients_of

@@ -17,8 +17,10 @@ from .inputs import Arguments, Inputs, Select, is_plain, select_output
 from .knowledge import forget, knowledge_of
 from .layers import Layer, find_layer, module_named
 from .layout import EACH, Layout
+from .places import EveryCall, Given
 from .storage import Keeping, StandIn, fingerprint_of, repeated
-from .tape import EveryCall, Given, Observer, Tape
+from .tape import Tape
+from .watch import Observer
 
 AT_ONCE = 1 << 25  # numbers that the maps of a batch may have which is repeated for every frame
 SOME = 4096  # numbers of a large value that are looked at: enough to tell whether it moves, and along a line

@@ -18,9 +18,9 @@ from ..numerics import agreeing
 from .borrow import Call, Forward, borrowed, forwards_replaced, watching
 from .inputs import Arguments, Select, position_axes, select_output
 from .layout import Layout, natural, proposals
+from .places import EveryCall
 from .positions import Answers, Finding, Verdict, find, responses_for, verdict_on
 from .slabs import Base, Slabs
-from .tape import EveryCall
 
 AT_ONCE = 1 << 22  # numbers of input that are run at once: a batch of photographs, but one volume after the other
 OUTPUT = -1  # stands for the network's own output among the numbers of the calls

@@ -1,0 +1,39 @@
+"""Places in a run of a network: what a call is given, and all calls of a module as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .borrow import Call
+
+
+@dataclass(frozen=True)
+class Given(Call):
+    """What the index-th call of a module is given, its first tensor: a value that may be no module's output."""
+
+
+@dataclass(frozen=True)
+class EveryCall(Call):
+    """All calls of a module in one run, one per frame; what they return is one batch, a sample's frames in a row."""
+
+    calls: int = 1
+
+    @classmethod
+    def of(cls, module: nn.Module, calls: int) -> EveryCall:
+        return cls(module, 0, calls)
+
+    def joined(self, values: Sequence[Any]) -> Tensor | None:
+        """The values of the calls as one batch; None where they are not alike."""
+        shapes = {value.shape if isinstance(value, Tensor) else None for value in values}
+        if len(values) != self.calls or len(shapes) > 1 or None in shapes:
+            return None
+        return torch.stack(list(values), dim=1).flatten(0, 1)
+
+    def parted(self, value: Tensor) -> list[Tensor]:
+        """Such a batch as the values of the calls."""
+        return [one.contiguous() for one in value.unflatten(0, (-1, self.calls)).unbind(1)]
