@@ -18,6 +18,8 @@ from .heads.head import Way as Way
 from .numerics import ALIKE, rows
 from .objectives.objective import Loss
 
+ROWS = 512  # samples that are computed at once where a head takes several filters for each
+
 
 class Met:
     """The best filter that each search met: (K, B, n) weights, their (K, B) losses, and how many were tried.
@@ -168,8 +170,11 @@ class Problem:
         """The same problem with the head computed in full, for where what was fitted to it is not what it is."""
         return Problem(self._head, self.filter, self.losses, self._endpoint, way=Way.REPLAY, met=self.best_met)
 
-    def value(self, weights: Tensor, *, way: Way | None = None) -> Tensor:
-        """The losses at (K, B, n) filters: (K, B), with their graph; `OutOfTime` where a limit is over."""
+    def value(self, weights: Tensor, *, way: Way | None = None, only: Tensor | None = None) -> Tensor:
+        """The losses at (K, B, n) filters: (K, B), with their graph; `OutOfTime` where a limit is over.
+
+        With `only`, (B,), the head may leave the other samples out; their losses are then those of nothing filtered.
+        """
         if is_over():
             raise OutOfTime
         chosen = way or self._way
@@ -177,11 +182,49 @@ class Problem:
             raise MethodError("The vanilla form runs the whole network, so its loss is on the network's output only.")
         self.evaluations += 1
         at = self._endpoint.at
-        found = [loss(self._head.filtered(one, at, way=chosen)) for loss, one in zip(self.losses, weights, strict=True)]
+        fewer = only is not None and not bool(only.all()) and self.takes_rows
+        found = [
+            loss(self._of_rows(one, only) if fewer else self._head.filtered(one, at, way=chosen))
+            for loss, one in zip(self.losses, weights, strict=True)
+        ]
         losses = torch.stack(found)
         if self.best_met is not None:
-            self.best_met.note(weights, losses)
+            self.best_met.note(weights, losses if only is None else torch.where(only, losses, torch.inf))
         return losses
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether some samples can be computed alone, and several filters per sample at once: `several`."""
+        return self._head.takes_rows(self._endpoint.at, way=self._way)
+
+    def several(self, weights: Tensor, only: Tensor) -> Tensor:
+        """The losses of a problem of one map at (W, B, n) filters per sample, for some samples: (W, B).
+
+        All at once where the head takes rows. The losses of the other samples are those of nothing filtered.
+        """
+        if not self.takes_rows:
+            return torch.stack([self.value(one.unsqueeze(0), only=only)[0] for one in weights])
+        rows = only.nonzero().flatten()
+        at_once = max(1, ROWS // max(1, len(rows)))
+        if len(weights) > at_once:
+            return torch.cat([self.several(part, only) for part in weights.split(at_once)])
+        if is_over():
+            raise OutOfTime
+        (loss,) = self.losses
+        self.evaluations += len(weights)
+        outputs = self._head.filtered_rows(weights[:, rows].flatten(0, 1), rows.repeat(len(weights)), self._endpoint.at)
+        parts = outputs.unflatten(0, (len(weights), -1))
+        losses = torch.stack([loss(self.untouched.index_put((rows,), part)) for part in parts])
+        if self.best_met is not None:
+            for one, own in zip(weights, losses, strict=True):
+                self.best_met.note(one.unsqueeze(0), torch.where(only, own, torch.inf).unsqueeze(0))
+        return losses
+
+    def _of_rows(self, weights: Tensor, only: Tensor | None) -> Tensor:
+        """The endpoint with some samples filtered, and the others as they are."""
+        assert only is not None
+        rows = only.nonzero().flatten()
+        return self.untouched.index_put((rows,), self._head.filtered_rows(weights[rows], rows, self._endpoint.at))
 
     def confirmed(self, weights: Tensor) -> Tensor:
         """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""

@@ -134,6 +134,14 @@ class Head(abc.ABC):
     def filtered(self, weights: Tensor, at: Call = OUTPUT, *, way: Way = Way.CHEAPEST) -> Tensor:
         """The value of an endpoint with every position of the map weighed, for filters (B, n)."""
 
+    def takes_rows(self, at: Call = OUTPUT, *, way: Way = Way.CHEAPEST) -> bool:
+        """Whether an endpoint can be computed for some rows of the batch alone, as often as wanted: `filtered_rows`."""
+        return False
+
+    def filtered_rows(self, weights: Tensor, rows: Tensor, at: Call = OUTPUT) -> Tensor:
+        """The value of an endpoint for filters (R, n) on the samples that `rows` (R,) names."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def recomputed(self, weights: Tensor, at: Call = OUTPUT) -> Tensor:
         """The same for (K, B, n) filters, as (K, B, m), without use of any fitted map: a check on one."""

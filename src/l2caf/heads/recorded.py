@@ -201,7 +201,7 @@ class RecordedHead(Head):
         """For which samples the output moves when this call's value alone does: (B,)."""
         if call not in self._evidence.reaching:
             try:
-                output = self.replay.put(call, self._at_probe(call).clone())
+                output = self.replay.put((call, self._at_probe(call).clone()))
                 self._evidence.reaching[call] = _differ(self.output, output)
             except Exception:  # noqa: BLE001 - a network may refuse any value but its own
                 self._evidence.reaching[call] = torch.zeros_like(self.finite)
@@ -223,6 +223,14 @@ class RecordedHead(Head):
             return self._from(tape, part(weights))
         return self.replay.filtered(weights, until=None if at == OUTPUT else at)
 
+    def takes_rows(self, at: Call = OUTPUT, *, way: Way = Way.CHEAPEST) -> bool:
+        if way is Way.WHOLE or at == MEAN or (way is Way.CHEAPEST and (self._is_known_affine(at) or self.frontier)):
+            return False
+        return self.replay.takes_rows(None if at == OUTPUT else at)
+
+    def filtered_rows(self, weights: Tensor, rows: Tensor, at: Call = OUTPUT) -> Tensor:
+        return self.replay.filtered(weights, until=None if at == OUTPUT else at, rows=rows)
+
     def _is_known_affine(self, at: Call) -> bool:
         if at == OUTPUT:
             return self.is_affine
@@ -239,7 +247,14 @@ class RecordedHead(Head):
         return self.affine_map(at) if at == OUTPUT or self._is_known_affine(at) else None
 
     def affine_part(self) -> AffineMap | None:
-        return self.frontier[0] if self.frontier is not None else None
+        if self.frontier is not None:
+            return self.frontier[0]
+        joint = self.replay.joint
+        if joint is None or not joint.is_mean:
+            return None
+        samples, frames = self.replay.rows
+        columns = joint.columns[samples, frames] / self.positions
+        return DenseMap(columns, torch.zeros_like(columns[..., 0]))
 
     def why_not_affine(self, at: Call = OUTPUT) -> str | None:
         if at != OUTPUT:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .arranged import Arranged
 from .borrow import Forward
+from .places import given_instead
 from .storage import Noted
 
 
@@ -89,13 +90,17 @@ class Answers:
         self.hooks = Arranged(self.answers_next, lambda: self.answered)
 
     def answers_next(self) -> bool:
-        return self.given < len(self.values) and self.values[self.given] is not COMPUTED
+        if self.given >= len(self.values):
+            return False
+        return self.values[self.given] is not COMPUTED and not isinstance(self.values[self.given], Fed)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         answered = self.answers_next()
-        value = self.values[self.given] if answered else None
+        value = self.values[self.given] if self.given < len(self.values) else COMPUTED
         self.given += 1
         if not answered:
+            if isinstance(value, Fed):
+                args, kwargs = given_instead(args, kwargs, value.value)
             output = self.forward(*args, **kwargs)
             self.answered = False
             return output
@@ -107,4 +112,11 @@ class Answers:
 
 @dataclass(frozen=True)
 class Exactly:
+    value: Any
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A call that is computed, but given this."""
+
     value: Any

@@ -12,7 +12,7 @@ from torch import nn
 from .answers import Answers
 from .arranged import Arranged, has_hooks
 from .borrow import Call, Forward, borrowed, forwards_replaced
-from .places import EveryCall
+from .places import EveryCall, given
 from .storage import Frames, Keeping, Noted, copied
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Recorder:
             self.counts[module] += 1
             self.latest.pop(module, None)
             self.known.discard(module)
+            is_fed = self._feed(call, args, kwargs)
             is_cut_again = any(isinstance(tape.cut, EveryCall) and tape.is_at(call) for tape in self.cut)
             if not self.waiting and not self.tracking and not is_cut_again:
                 for tape in self.cut:
@@ -56,7 +57,7 @@ class Recorder:
             again = [tape for tape in self.cut if isinstance(tape.cut, EveryCall) and tape.is_at(call)]
             is_answered = bool(again) or call in self.unmoved
             is_answered = is_answered or (isinstance(forward, Answers) and forward.answers_next())
-            is_listed = self.tracking and not self.answered and not again
+            is_listed = self.tracking and not self.answered and not again and not is_fed
             places = [(tape, tape.after.begins(module)) for tape in self.cut] if is_listed else []
             known = here[0].value if here and self.keeping is not Keeping.NOTHING else None
             self.frames.enter()
@@ -94,6 +95,19 @@ class Recorder:
             return output
 
         return recorded
+
+    def _feed(self, call: Call, args: Any, kwargs: Any) -> bool:
+        """Take what a call is given where that is the cut of a tape; tell whether it is."""
+        fed = [tape for tape in (*self.waiting, *self.cut) if tape.is_fed(call)]
+        for tape in fed:
+            value = given(args, kwargs)
+            if tape in self.cut:
+                tape.take(value, call.index)
+                continue
+            tape.cut_here(value, self.frames.open, self.running)
+            self.waiting.remove(tape)
+            self.cut.append(tape)
+        return bool(fed)
 
     def _let_go(self) -> None:
         """Let go of every value that nobody can read any more."""

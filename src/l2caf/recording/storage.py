@@ -165,6 +165,9 @@ class StandIn(Tensor):
         writes = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
         if writes and not isinstance(args[0], StandIn):
             raise StandInReadError
+        if name in _BLANK and isinstance(args[0], StandIn) and not any(map(holds_stand_in, args[1:])):
+            # What these make has the type of a tensor, perhaps its shape, and none of its numbers.
+            return func(args[0].as_subclass(Tensor), *args[1:], **(kwargs or {}))
         # A mask decides the shape of what it picks.
         if name == "__getitem__" and any(one.dtype == torch.bool for one in tensors_in(args[1])):
             raise StandInReadError
@@ -175,6 +178,7 @@ _LOOKS = frozenset(
     "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __contains__ __dlpack__ equal "
     "allclose is_nonzero nonzero argwhere unique unique_consecutive masked_select bincount".split()
 )
+_BLANK = frozenset("new_zeros new_ones new_full new_empty zeros_like ones_like full_like empty_like".split())
 _WRITES = frozenset(
     f"__i{name}__" for name in "add sub mul matmul truediv floordiv mod pow and or xor lshift rshift".split()
 ) | {"__setitem__"}
@@ -186,11 +190,14 @@ def stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Ten
     return torch.full((), filler, dtype=dtype, device=device).expand(shape).as_subclass(StandIn)
 
 
-def repeated(tensor: Tensor, times: int) -> Tensor:
-    """A batch so many times over, one after the other; a stand-in stays one."""
+def rows_of(tensor: Tensor, samples: Tensor, batch: int) -> Tensor:
+    """The rows of some samples, where each sample of a batch has one or several; a stand-in stays one."""
     if isinstance(tensor, StandIn):
-        return stand_in(torch.Size((times * tensor.shape[0], *tensor.shape[1:])), tensor.dtype, tensor.device)
-    return tensor.repeat(times, *[1] * (tensor.ndim - 1))
+        rows = len(samples) * (tensor.shape[0] // batch)
+        return stand_in(torch.Size((rows, *tensor.shape[1:])), tensor.dtype, tensor.device)
+    if tensor.shape[0] == batch:
+        return tensor[samples]
+    return tensor.unflatten(0, (batch, -1))[samples].flatten(0, 1)
 
 
 def fingerprint_of(value: Any) -> object:

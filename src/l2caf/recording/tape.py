@@ -23,13 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import NetworkError
-from .answers import COMPUTED, After, Answers, Exactly
+from .answers import COMPUTED, After, Answers, Exactly, Fed
 from .arranged import Arranged, has_hooks
 from .borrow import Call, Forward, borrowed, forwards_replaced
 from .inputs import Arguments
 from .notes import record
-from .places import EveryCall
-from .storage import Keeping, Noted, StandInReadError, copied, holds_stand_in, rebuilt, repeated
+from .places import EveryCall, EveryGiven, Given
+from .storage import Keeping, Noted, StandInReadError, copied, holds_stand_in, rebuilt, rows_of
 from .watch import AtCut, Observer, Reached, Watch
 
 
@@ -91,14 +91,14 @@ class Tape:
         *,
         until: Call | None = None,
         observe: Observer | None = None,
-        instead: tuple[Call, Any] | None = None,
+        instead: Sequence[tuple[Call, Any]] = (),
     ) -> Any:
         """Run what follows the cut with `value` there; return what the network (or the call `until`) returns.
 
-        `observe` is told what later calls are given and what they return; `instead` puts a value in place of one of
+        `observe` is told what later calls are given and what they return; `instead` puts values in place of some of
         these. Where the run would need what a lean tape does not hold, everything is computed.
         """
-        watch = Watch(until, observe, () if instead is None else (instead,))
+        watch = Watch(until, observe, tuple(instead))
         if self.keeping is Keeping.NOTHING:
             return self._run_through(replace(watch, instead=(*self._placed(value), *watch.instead)))
         try:
@@ -110,19 +110,19 @@ class Tape:
         self.lacking = True
         return self._run_through(replace(watch, instead=(*self._placed(value), *watch.instead)))
 
-    def repeated(self, arguments: Arguments, times: int) -> Tape:
-        """This tape for a batch that is so many times over; what has as many rows as the batch, or its multiple, is
-        repeated. The caller verifies it."""
+    def of_samples(self, arguments: Arguments, samples: Tensor) -> Tape:
+        """This tape for a batch of these samples, some of them several times; what has as many rows as the batch, or
+        its multiple, has theirs. The caller verifies it."""
         batch = self.arguments.batch
 
-        def more(tensor: Tensor) -> Tensor:
-            return repeated(tensor, times) if tensor.ndim and tensor.shape[0] % batch == 0 else tensor
+        def chosen(tensor: Tensor) -> Tensor:
+            return rows_of(tensor, samples, batch) if tensor.ndim and tensor.shape[0] % batch == 0 else tensor
 
         tape = copy.copy(self)
         tape.arguments = arguments
-        tape.value = more(self.value)
-        tape._noted = [noted.changed(more) for noted in self._noted]
-        tape.after = self.after.changed(more)
+        tape.value = None if self.value is None else chosen(self.value)
+        tape._noted = [noted.changed(chosen) for noted in self._noted]
+        tape.after = self.after.changed(chosen)
         return tape
 
     def run_whole(self, at_cut: AtCut, *, observe: Observer | None = None) -> Any:
@@ -136,7 +136,7 @@ class Tape:
         """What each call at the cut returns, for a value of all of them."""
         if not isinstance(self.cut, EveryCall):
             return [(self.cut, value)]
-        return [(Call(self.cut.module, number), one) for number, one in enumerate(self.cut.parted(value))]
+        return list(zip(self.cut.each(), self.cut.parted(value), strict=True))
 
     def _run_answered(self, value: Any, watch: Watch) -> Any:
         """Run the network with the noted calls and the cut answered from the tape."""
@@ -169,12 +169,16 @@ class Tape:
         cuts = self.cut.calls if isinstance(self.cut, EveryCall) else 1
         if self.keeping is Keeping.NOTHING:
             return call.module is not self.cut.module or not self.cut.index <= call.index < self.cut.index + cuts
-        before = sum(noted.module is call.module for noted in self._noted) + cuts * (call.module is self.cut.module)
-        return call.index >= before and self.after.computes(call.module, call.index - before)
+        before = sum(noted.module is call.module for noted in self._noted)
+        after = call.index - before - cuts * (call.module is self.cut.module)
+        if after < 0:
+            return self._is_fed and call.index >= before
+        return self.after.computes(call.module, after)
 
     def passed(self) -> set[nn.Module]:
         """The modules that no re-run enters, with all that is inside them."""
-        answered = (self.cut.module, *(noted.module for noted in self._noted))
+        cut = () if self._is_fed else (self.cut.module,)
+        answered = (*cut, *(noted.module for noted in self._noted))
         return {inner for module in answered for inner in module.modules()} - set(self._later)
 
     def written_into(self) -> bool:
@@ -211,10 +215,21 @@ class Tape:
         self.after.settle(lean=False)
 
     def is_at(self, call: Call) -> bool:
-        """Tell whether a call is at the cut."""
+        """Tell whether the cut is what a call returns."""
+        if self._is_fed:
+            return False
         if isinstance(self.cut, EveryCall):
             return call.module is self.cut.module
         return call.module is self.cut.module and call.index == self.cut.index
+
+    def is_fed(self, call: Call) -> bool:
+        """Tell whether the cut is what a call is given."""
+        is_one = isinstance(self.cut, EveryGiven) or call.index == self.cut.index
+        return self._is_fed and call.module is self.cut.module and is_one
+
+    @property
+    def _is_fed(self) -> bool:
+        return isinstance(self.cut, (Given, EveryGiven))
 
     def follows(self, module: nn.Module) -> None:
         """Note a module that is computed after the cut."""
@@ -225,7 +240,7 @@ class Tape:
         answers: dict[nn.Module, list[Any]] = defaultdict(list)
         for noted in self._noted:
             answers[noted.module].append(noted.value)
-        answers[self.cut.module] += [Exactly(one) for _, one in self._placed(value)]
+        answers[self.cut.module] += [Fed(one) if self._is_fed else Exactly(one) for _, one in self._placed(value)]
         for module, later in self.after.by_module():
             answers[module] += [COMPUTED if noted is None else noted.value for noted in later]
         anew = rebuilt if self.keeping is Keeping.LEAN else copied

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from .arranged import Arranged, has_hooks
 from .borrow import Call, Forward
-from .places import EveryCall, Given
+from .places import EveryCall, Given, given, given_instead
 
 Observer = Callable[[Call, Any], None]
 AtCut = Callable[[Any, int], Any]
@@ -97,12 +97,8 @@ class Watched:
         return self.watch.passing(Call(self.module, self.running.pop()), output)
 
     def _begins(self, index: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        for place, one in (*enumerate(args), *kwargs.items()):
-            if isinstance(one, Tensor) and one.is_floating_point():
-                other = self.watch.passing(Given(self.module, index), one)
-                if other is not one and isinstance(place, int):
-                    args = (*args[:place], other, *args[place + 1 :])
-                elif other is not one:
-                    kwargs = {**kwargs, place: other}
-                break
-        return args, kwargs
+        one = given(args, kwargs)
+        if one is None:
+            return args, kwargs
+        other = self.watch.passing(Given(self.module, index), one)
+        return (args, kwargs) if other is one else given_instead(args, kwargs, other)

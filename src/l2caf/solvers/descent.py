@@ -121,7 +121,7 @@ class Descent:
 
     def _evaluate(self, point: Tensor) -> tuple[Tensor, Tensor]:
         self.evaluations = self.evaluations + self.running
-        return with_slope(self.problem, self.value, point)
+        return with_slope(self.problem, self.value, point, self.running)
 
     def _direction(self) -> Tensor:
         """Return minus the inverse Hessian's limited-memory estimate times the gradient (the two-loop recursion)."""

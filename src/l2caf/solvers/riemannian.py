@@ -59,7 +59,10 @@ class Riemannian(Solver):
         return each_map(problem, self._search_one)
 
     def _search_one(self, problem: Problem) -> Found:
-        state = Descent(problem, lambda weights: problem.value(weights.float().unsqueeze(0))[0], self.memory)
+        def value(weights: Tensor, only: Tensor | None = None) -> Tensor:
+            return problem.value(weights.float().unsqueeze(0), only=only)[0]
+
+        state = Descent(problem, value, self.memory)
         first, *others = _starts(problem)
         state.consider(first)
         even = state.loss.clone()
@@ -118,13 +121,14 @@ class Riemannian(Solver):
         if not bool(samples.any()):
             return samples
         problem = state.problem
-        lies, spent = contradicted(problem, state.value, state.point)
+        lies, spent = contradicted(problem, state.value, state.point, samples)
         state.evaluations = state.evaluations + spent * samples
         samples = samples & ~lies  # who follows such a gradient is led astray
-        walkers = Walkers(problem, state.value, far_apart(problem, state.point, ROUNDS[0][0]))
+        walkers = Walkers(problem, samples, far_apart(problem, state.point, ROUNDS[0][0]))
         flat = samples & state.stalled
         if bool(flat.any()):
-            samples = samples & ~(flat & ~walkers.have_slopes())  # a head that is shut for every filter moves nobody
+            # A head that is shut for every filter moves nobody.
+            samples = walkers.samples = samples & ~(flat & ~walkers.have_slopes())
             state.evaluations = state.evaluations + flat * walkers.spent
             walkers.spent = 0
         if bool(samples.any()):
