@@ -13,12 +13,10 @@ from .errors import MethodError
 from .filters import Filter
 from .heads.affine import AffineMap
 from .heads.endpoint import Endpoint
-from .heads.head import Head
+from .heads.head import ROWS, Head
 from .heads.head import Way as Way
 from .numerics import ALIKE, rows
 from .objectives.objective import Loss
-
-ROWS = 512  # samples that are computed at once where a head takes several filters for each
 
 
 class Met:

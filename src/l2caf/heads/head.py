@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .recorded import RecordedHead
 
 
+ROWS = 512  # samples that are computed at once where a head takes several filters for each
+
+
 class Way(Enum):
     """How the filtered output is computed."""
 

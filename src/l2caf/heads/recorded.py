@@ -17,7 +17,7 @@ from ..recording.tape import Tape
 from .affine import MAP_BUDGET, AffineMap, DenseMap, Probe, ReplayedMap, mapped, straight
 from .endpoint import Endpoint, find_endpoints
 from .gradient import gradients_of
-from .head import Head, Way
+from .head import ROWS, Head, Way
 
 MANY_POSITIONS = 128  # beyond which an affine map is taken by its products, rather than column by column
 LAST = 3  # affine calls that are tried as the frontier, from the last one back: an earlier one saves little
@@ -480,7 +480,8 @@ class RecordedHead(Head):
         """A call's output as a map with a column for each position; None where the data contradict it."""
         probe = self._probe if call == OUTPUT else self._wide
         probed = self._probe.outputs[call] if call == OUTPUT else self._at_probe(call)
-        for columns_of in (self._columns_from_mean, self._columns_at_once, self._columns_one_by_one):
+        ways = (self._columns_from_mean, self._columns_by_rows, self._columns_at_once, self._columns_one_by_one)
+        for columns_of in ways:
             try:
                 with torch.no_grad(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # an operation without a batching rule only costs time
@@ -511,6 +512,20 @@ class RecordedHead(Head):
         if call == start:
             return columns
         return mapped(lambda column: rows(self._from(tape, column, until=call)), columns)
+
+    def _columns_by_rows(self, call: Call) -> Tensor | None:
+        """All columns of a sample side by side, where the head takes them so; those of other samples are zero."""
+        if not self.takes_rows(call, way=Way.REPLAY):
+            return None
+        basis, found = self._basis(), []
+        own = self.deciding_at(call).nonzero().flatten()
+        for part in basis.split(max(1, ROWS // len(own))):
+            weights = part.repeat_interleave(len(own), dim=0)
+            found.append(rows(self.filtered_rows(weights, own.repeat(len(part)), call)).unflatten(0, (len(part), -1)))
+        columns = torch.cat(found)
+        whole = columns.new_zeros(len(columns), self.batch, columns.shape[2])
+        whole[:, own] = columns
+        return whole
 
     def _columns_at_once(self, call: Call) -> Tensor:
         return mapped(self._filtered(call), self._basis(), weight=self.features.numel())

@@ -171,6 +171,10 @@ class StandIn(Tensor):
         # A mask decides the shape of what it picks.
         if name == "__getitem__" and any(one.dtype == torch.bool for one in tensors_in(args[1])):
             raise StandInReadError
+        if name not in _AS_IT_IS:
+            found = _shape_alone(func, args, kwargs or {})
+            if found is not None:
+                return found
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
@@ -182,6 +186,28 @@ _BLANK = frozenset("new_zeros new_ones new_full new_empty zeros_like ones_like f
 _WRITES = frozenset(
     f"__i{name}__" for name in "add sub mul matmul truediv floordiv mod pow and or xor lshift rshift".split()
 ) | {"__setitem__"}
+
+
+# What asks for a property, or names a device.
+_AS_IT_IS = frozenset("__get__ __set__ to cuda cpu type float half double clone detach dim size stride numel".split())
+
+
+def _shape_alone(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """What a function makes of stand-ins, without computing their numbers; None where only numbers tell."""
+    device = next(one.device for one in tensors_in((args, kwargs)) if isinstance(one, StandIn))
+    try:
+        with torch.no_grad():
+            of_shapes = pytree.tree_map_only(Tensor, _without_numbers, (args, kwargs))
+            found = func(*of_shapes[0], **of_shapes[1])
+    except Exception:  # noqa: BLE001 - it may refuse in any way, and is then computed
+        return None
+    if not any(isinstance(one, Tensor) for one in pytree.tree_leaves(found)):
+        return None
+    return pytree.tree_map_only(Tensor, lambda one: stand_in(one.shape, one.dtype, device), found)
+
+
+def _without_numbers(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
 
 def stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -231,12 +231,12 @@ def _slopes_oppose(state: Descent, looking: Tensor) -> Tensor:
     """For which samples the slopes at filters that are far apart point away from one another: the loss turns round."""
     if not bool(looking.any()):
         return looking
-    slopes = []
-    for start in far_apart(state.problem, state.point, 1 + MOST_ELSEWHERE)[1:]:
-        other = state.sibling(start, looking, evaluations=state.evaluations)
-        state.take_from(other)
-        slopes.append(torch.nn.functional.normalize(other.gradient, dim=1))
-    stacked = torch.stack(slopes, dim=1)
+    walkers = Walkers(state.problem, looking, far_apart(state.problem, state.point, 1 + MOST_ELSEWHERE)[1:])
+    losses, slopes = walkers.look()
+    for own in zip(walkers.points, losses, slopes, strict=True):
+        state.take(*own)
+    state.evaluations = state.evaluations + walkers.spent * looking
+    stacked = torch.nn.functional.normalize(slopes, dim=2).transpose(0, 1)
     return looking & ((stacked @ stacked.mT).amin(dim=(1, 2)) < OPPOSED)
 
 

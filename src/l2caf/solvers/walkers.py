@@ -35,10 +35,12 @@ class Walkers:
 
     def have_slopes(self) -> Tensor:
         """Which samples any walker can leave its start for: (B,)."""
-        found = torch.zeros(self.points.shape[1], dtype=torch.bool, device=self.points.device)
-        for points in self._at_once(self.points):
-            found |= (self._with_slopes(points)[1].norm(dim=2) > 0).any(dim=0)
-        return found
+        return (self.look()[1].norm(dim=2) > 0).any(dim=0)
+
+    def look(self) -> tuple[Tensor, Tensor]:
+        """The losses (W, B) and the slopes where they stand."""
+        looks = [self._with_slopes(points) for points in self._at_once(self.points)]
+        return torch.cat([loss for loss, _ in looks]), torch.cat([slope for _, slope in looks])
 
     def walk(self, budget: int) -> None:
         """Walk as many rounds as the budget allows, in shorter ones where it is small."""
