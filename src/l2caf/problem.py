@@ -196,26 +196,28 @@ class Problem:
         return self._head.takes_rows(self._endpoint.at, way=self._way)
 
     def several(self, weights: Tensor, only: Tensor) -> Tensor:
-        """The losses of a problem of one map at (W, B, n) filters per sample, for some samples: (W, B).
+        """The losses of a problem of one map at (W, B, n) filters per sample, for those that `only`, (W, B), names.
 
-        All at once where the head takes rows. The losses of the other samples are those of nothing filtered.
+        All at once where the head takes rows. The other losses are those of nothing filtered.
         """
         if not self.takes_rows:
-            return torch.stack([self.value(one.unsqueeze(0), only=only)[0] for one in weights])
-        rows = only.nonzero().flatten()
-        at_once = max(1, ROWS // max(1, len(rows)))
+            parts = zip(weights, only, strict=True)
+            return torch.stack([self.value(one.unsqueeze(0), only=own)[0] for one, own in parts])
+        at_once = max(1, ROWS // max(1, int(only.sum()) // len(weights)))
         if len(weights) > at_once:
-            return torch.cat([self.several(part, only) for part in weights.split(at_once)])
+            halves = zip(weights.split(at_once), only.split(at_once), strict=True)
+            return torch.cat([self.several(part, own) for part, own in halves])
         if is_over():
             raise OutOfTime
         (loss,) = self.losses
         self.evaluations += len(weights)
-        outputs = self._head.filtered_rows(weights[:, rows].flatten(0, 1), rows.repeat(len(weights)), self._endpoint.at)
-        parts = outputs.unflatten(0, (len(weights), -1))
-        losses = torch.stack([loss(self.untouched.index_put((rows,), part)) for part in parts])
+        place = only.nonzero(as_tuple=True)
+        outputs = self._head.filtered_rows(weights[place], place[1], self._endpoint.at)
+        whole = self.untouched.expand(len(weights), *self.untouched.shape).index_put(place, outputs)
+        losses = torch.stack([loss(own) for own in whole])
         if self.best_met is not None:
-            for one, own in zip(weights, losses, strict=True):
-                self.best_met.note(one.unsqueeze(0), torch.where(only, own, torch.inf).unsqueeze(0))
+            for one, own in zip(weights, torch.where(only, losses, torch.inf), strict=True):
+                self.best_met.note(one.unsqueeze(0), own.unsqueeze(0))
         return losses
 
     def _of_rows(self, weights: Tensor, only: Tensor | None) -> Tensor:

@@ -171,7 +171,7 @@ class StandIn(Tensor):
         # A mask decides the shape of what it picks.
         if name == "__getitem__" and any(one.dtype == torch.bool for one in tensors_in(args[1])):
             raise StandInReadError
-        if name not in _AS_IT_IS:
+        if name not in _AS_IT_IS and args and isinstance(args[0], StandIn) and Tensor.numel(args[0]) > MANY_NUMBERS:
             found = _shape_alone(func, args, kwargs or {})
             if found is not None:
                 return found
@@ -188,6 +188,9 @@ _WRITES = frozenset(
 ) | {"__setitem__"}
 
 
+MANY_NUMBERS = (
+    1 << 17
+)  # from which on to compute the numbers of a stand-in takes longer than to tell what shape they have
 # What asks for a property, or names a device.
 _AS_IT_IS = frozenset("__get__ __set__ to cuda cpu type float half double clone detach dim size stride numel".split())
 

@@ -108,8 +108,13 @@ class Riemannian(Solver):
                 rough |= self._leap(state, even, looking, most)
                 affordable = state.evaluations + MOST_ELSEWHERE < self.evaluations
                 rough |= _slopes_oppose(state, looking & ~rough & affordable)
-            state.descend(until=most, tolerance=COARSE, patience=2)
-            rough |= self._look_elsewhere(state, even, looking & ~rough)
+            beside: list[Descent] = []
+            if state.problem.losses[0].target is not None and state.problem.takes_rows:
+                starts = list(far_apart(state.problem, state.point, 1 + CONFIRMED_SQUARES)[1:])
+                beside = state.beside(starts, looking, until=state.evaluations + most, tolerance=COARSE)
+            else:
+                state.descend(until=most, tolerance=COARSE, patience=2)
+            rough |= self._look_elsewhere(state, even, looking & ~rough, beside)
         rough |= self._at_kink(state, even)
         walked = self._walk(state, rough)
         state.go_on()
@@ -160,20 +165,27 @@ class Riemannian(Solver):
             state.take_from(other)
         return looking
 
-    def _look_elsewhere(self, state: Descent, even: Tensor, looking: Tensor) -> Tensor:
-        """Descend from filters that are far from the best one; tell which samples got elsewhere."""
+    def _look_elsewhere(self, state: Descent, even: Tensor, looking: Tensor, beside: list[Descent]) -> Tensor:
+        """Descend from filters that are far from the best one; tell which samples got elsewhere.
+
+        The first of these descents may have gone down `beside` the one from the best filter.
+        """
         squares = state.problem.losses[0].target is not None
         far = OTHER_VALLEY[0 if squares else 1]
         differ, same = torch.zeros_like(looking), torch.zeros_like(state.steps)
         for start in far_apart(state.problem, state.point, 1 + MOST_ELSEWHERE)[1:]:
             going = looking & ~differ & (state.evaluations + SHORT < self.evaluations * 4 // 5)
-            going &= same < (2 if squares else CONFIRMED)
-            if not bool(going.any()):
+            going &= same < (CONFIRMED_SQUARES if squares else CONFIRMED)
+            if beside:
+                other = beside.pop(0)
+                going = looking & other.loss.isfinite()
+            elif not bool(going.any()):
                 break
-            other = state.sibling(start, going, evaluations=state.evaluations)
-            if not squares:  # on a head that is nearly affine this leads to the best filter
-                other = state.sibling(-other.gradient, going, evaluations=other.evaluations)
-            other.descend(until=state.evaluations + SHORT, tolerance=COARSE if squares else FINE, patience=2)
+            else:
+                other = state.sibling(start, going, evaluations=state.evaluations)
+                if not squares:  # on a head that is nearly affine this leads to the best filter
+                    other = state.sibling(-other.gradient, going, evaluations=other.evaluations)
+                other.descend(until=state.evaluations + SHORT, tolerance=COARSE if squares else FINE, patience=2)
             gained = even - torch.minimum(state.loss, other.loss) + 1e-7 * even.abs()
             higher = other.loss - state.loss
             differ |= going & ((higher < -SAME_VALLEY * gained) | (higher > far * gained))
@@ -222,7 +234,7 @@ SAME_VALLEY, OTHER_VALLEY = 1e-2, (0.15, 0.2)
 LINEARISED = 4  # how often the head is taken for affine where it stands, to make a start that knows its slope
 # Descents that only ask whether there is another valley: how many, how many that end at the very same depth are enough,
 # and the evaluations of one.
-MOST_ELSEWHERE, CONFIRMED, SHORT = 7, 5, 20
+MOST_ELSEWHERE, CONFIRMED, CONFIRMED_SQUARES, SHORT = 7, 5, 2, 20
 OPPOSED = -0.2  # the least cosine of two slopes that a head with one valley has; VGG's come down to -0.1
 KINK = 0.05  # how far a step must be able to go down a slope, on the unit sphere
 

@@ -67,7 +67,7 @@ class Walkers:
 
     def _with_slopes(self, points: Tensor) -> tuple[Tensor, Tensor]:
         self.spent += len(points)
-        return with_slope(self.problem, self._values, points, self.samples)
+        return with_slope(self.problem, self._values, points, self.samples.expand(len(points), -1))
 
     def _values(self, weights: Tensor, only: Tensor) -> Tensor:
         return self.problem.several(weights.float(), only)
