@@ -29,8 +29,8 @@ class Layout:
     C). `grid` has the order of the input's axes; where the layer holds its axes in another, `order` names them as it
     does: tokens that run over height and width before time are `Layout("tokens", grid=(t, h, w), order=(1, 2, 0))`.
     With `frames`, each sample has that many rows of the batch, one after the other, and a grid in each; with `frame` as
-    well, one of them alone has a filter, and the others stay as they are: one for all, or one each. `along` are the axes
-    of the input, frames first, that the grid runs along, where these are not its last ones.
+    well, one of them alone has a filter, and the others stay as they are: one for all, or one each. `along`
+    are the axes of the input, frames first, that the grid runs along, where these are not its last ones.
 
     >>> Layout("tokens", grid=(14, 14), prefix=1).positions
     196

@@ -390,7 +390,8 @@ class Replay:
         Once for each network, layer and kind of input. A function that selects the output cannot be told from another.
         """
         known = knowledge_of(self.network)
-        key = (self.layer.name, self.layer.call, keeping, self.arguments.signature(), self.select)
+        several = self.batch > 1  # of one sample it cannot be told whether what follows mixes the samples of a batch
+        key = (self.layer.name, self.layer.call, keeping, self.arguments.signature(), self.select, several)
         if is_plain(self.select) and known.get("verified", key):
             return True
         self.__dict__.pop("probed", None)  # of a tape that was found wanting
@@ -404,9 +405,29 @@ class Replay:
             return False
         if self.tape.lacking or not bool(agreeing(replayed, whole).all()):
             return False
+        self._check_samples()
         if is_plain(self.select):
             known.put("verified", key, True)
         return True
+
+    @torch.no_grad()
+    def _check_samples(self) -> None:
+        """Refuse a network that mixes the samples of a batch after the layer: one filter would change all outputs."""
+        if self.batch == 1:
+            return
+        odd = torch.arange(self.batch, device=self.features.device).remainder(2).eq(1)
+        output = self.filtered(torch.where(odd.unsqueeze(1), self.probe_weights, 1.0))
+        alone = agreeing(
+            output,
+            torch.where(odd.reshape(-1, *[1] * (output.ndim - 1)), self.probed[OUTPUT], self.observed[OUTPUT]),
+            slack=10,
+        )
+        if not bool(alone.all()):
+            raise NetworkError(
+                f"The network mixes the samples of a batch after layer {self.layer.name!r}: what it gives for one"
+                " changes when another is filtered, so that no map belongs to one of them. Explain them one at a time, or"
+                " take the step over the batch (a mean or a norm of it) out of the forward pass."
+            )
 
     def output_of(self, returned: Any, until: Call | None, *, batch: int | None = None) -> Tensor:
         """Take the tensor of interest out of what a run returned."""
