@@ -425,8 +425,8 @@ class Replay:
         if not bool(alone.all()):
             raise NetworkError(
                 f"The network mixes the samples of a batch after layer {self.layer.name!r}: what it gives for one"
-                " changes when another is filtered, so that no map belongs to one of them. Explain them one at a time, or"
-                " take the step over the batch (a mean or a norm of it) out of the forward pass."
+                " changes when another is filtered, so that no map belongs to one of them. Explain them one at a time,"
+                " or take the step over the batch (a mean or a norm of it) out of the forward pass."
             )
 
     def output_of(self, returned: Any, until: Call | None, *, batch: int | None = None) -> Tensor:
