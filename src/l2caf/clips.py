@@ -83,6 +83,11 @@ class Clip:
     rate: float | None = None
     announced: int | None = None
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of frames, which tell no times."""
+        return self.path.is_dir()
+
     def __iter__(self) -> Iterator[Frame]:
         return self.frames()
 
@@ -112,7 +117,10 @@ class Clip:
 
     def _frames(self, damaged: Told, wanted: frozenset[int] | None) -> Iterator[Any]:
         """Every frame, but None in place of those that nobody wants: they are decoded and not made pictures."""
-        made = _of_folder(self.path, wanted) if self.path.is_dir() else _of_file(self.path, damaged, wanted)
+        if self.is_folder:
+            made = _of_folder(self.path, wanted, self.rate or RATE)
+        else:
+            made = _of_file(self.path, damaged, wanted)
         empty = True
         for frame in made:
             empty = False
@@ -121,13 +129,18 @@ class Clip:
             raise ClipError(f"'{self.path}' holds no frame that can be read: save or download it again.")
 
 
-def open_clip(path: str | os.PathLike[str]) -> Clip:
-    """Open a clip, a file or a folder of frames; what is none raises `ClipError`."""
+def open_clip(path: str | os.PathLike[str], *, fps: float | None = None) -> Clip:
+    """Open a clip, a file or a folder of frames; what is none raises `ClipError`.
+
+    `fps` is how many frames of a folder make a second, 25 where nobody says; a file tells its own times.
+    """
+    if fps is not None and (isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps <= 1000):
+        raise ClipError(f"fps is {fps!r}: give the frames per second, such as 25.", field="fps")
     if not isinstance(path, str | os.PathLike):
         raise ClipError(f"The clip is a {type(path).__name__}: give the path of a file, or of a folder of frames.")
     path = Path(path)
     if path.is_dir():
-        return Clip(path, None, len(_pictures_in(path)))
+        return Clip(path, None if fps is None else float(fps), len(_pictures_in(path)))
     with _opened(path) as (container, stream):
         rate = float(stream.average_rate) if stream.average_rate else None
         seconds = (container.duration or 0) / 1e6  # FFmpeg's unit for files
@@ -194,7 +207,7 @@ def _pictures_in(folder: Path) -> list[Path]:
 _DIGITS = re.compile(r"(\d+)")
 
 
-def _of_folder(folder: Path, wanted: frozenset[int] | None) -> Iterator[Frame | None]:
+def _of_folder(folder: Path, wanted: frozenset[int] | None, rate: float) -> Iterator[Frame | None]:
     size: tuple[int, int] | None = None
     for place, file in enumerate(_pictures_in(folder)):
         if wanted is not None and place not in wanted:
@@ -207,7 +220,7 @@ def _of_folder(folder: Path, wanted: frozenset[int] | None) -> Iterator[Frame | 
                 f"'{file}' is {picture.width}×{picture.height}, and the frames before it are {size[0]}×{size[1]}:"
                 " bring the frames of a clip to one size."
             )
-        yield Frame(np.asarray(picture), place / RATE)
+        yield Frame(np.asarray(picture), place / rate)
 
 
 def _of_file(path: Path, damaged: Told, wanted: frozenset[int] | None) -> Iterator[Frame | None]:

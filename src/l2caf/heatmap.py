@@ -134,18 +134,21 @@ class Heatmap:
         where `crops` tell where the input lies on it. Drawings put either where it belongs (`save(path, boxes=boxes)`).
         A box surrounds connected positions of at least `threshold` times the map's greatest heat, the box of the
         largest region first; a map that shows nothing has none. Several thresholds give a list of such arrays per
-        sample, one for each; several maps per sample a list with an entry for each map.
+        sample, one for each; several maps per sample a list with an entry for each map; and of a clip each map has a
+        list with an entry for each frame, judged by the frame's own maximum.
 
         >>> weights = torch.zeros(1, 4, 4)
         >>> weights[0, 1, 2] = 1
         >>> [boxes.tolist() for boxes in Heatmap(weights, (4, 4), "layer", "method").boxes(0.5)]
         [[[2, 1, 3, 2]]]
         """
+        from .frame_maps import frames_in
         from .localization import components_of
 
         if on not in ("input", "photograph"):
             raise InputError(f"on is {on!r}: take 'input' or 'photograph'.", field="on")
-        if len(self.size) != 2 or "frame" in self.axes:
+        frames = frames_in(self) or 1
+        if len(self.size) < 2:
             words = ", ".join(self.axes)
             raise InputError(f"Boxes are drawn around pictures, but the axes of these maps are {words}: use maps.")
         alone = isinstance(threshold, (int, float))
@@ -153,7 +156,9 @@ class Heatmap:
             raise InputError(f"The threshold is {threshold!r}: give a number from 0 to 1, or a list of them.")
         found = components_of(self.numpy(), [threshold] if alone else list(threshold)).by_size()  # type: ignore[arg-type, list-item]
         found = [MapBoxes.on_a(one, "input") for one in found] if on == "input" else self._on_photographs(found)
-        per_map: list[Any] = found if alone else _in_groups(found, len(found) // (len(self) * maps_per_sample(self)))
+        each = len(found) // (len(self) * maps_per_sample(self) * frames)
+        per_map: list[Any] = found if alone else _in_groups(found, each)
+        per_map = per_map if frames_in(self) is None else _in_groups(per_map, frames)
         return _in_groups(per_map, maps_per_sample(self)) if "map" in self.axes else per_map
 
     def _on_photographs(self, found: list[Any]) -> list[Any]:
@@ -351,6 +356,7 @@ class Heatmap:
         from .rendering.clip import is_clip
         from .rendering.drawn import sheet_of
         from .rendering.figure_file import DPI, SUFFIXES, save_figure
+        from .rendering.film import ENDINGS as FILMS
         from .rendering.settings import check_flag
 
         path = _checked_path(path)
@@ -358,6 +364,8 @@ class Heatmap:
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
+        if self._is_clip and path.suffix.lower() not in (*FILMS, *SUFFIXES):
+            _check_ending(path, is_clip=True)
         if path.suffix.lower() == ".mp4" or (self._is_clip and (path.suffix.lower() == ".gif" or is_clip(image))):
             return save_in_time(self, path, image, index, which, signed=signed, preprocess=preprocess, **style)
         check_flag(legend, "legend")
@@ -365,7 +373,7 @@ class Heatmap:
         shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
         if path.suffix.lower() in SUFFIXES:
             return save_figure(cells, path, dpi=DPI if dpi is None else dpi, legend=shown, **style)
-        _check_ending(path)
+        _check_ending(path, is_clip=self._is_clip)
         return save_picture(sheet_of(cells, legend=shown, **style), path, dpi=dpi)
 
     def grids(self, index: int, *, signed: bool = False) -> npt.NDArray[np.float32]:
@@ -425,14 +433,15 @@ def _checked_path(path: Any) -> Path:
     )
 
 
-def _check_ending(path: Path) -> None:
+def _check_ending(path: Path, *, is_clip: bool) -> None:
     """Refuse a name that ends in nothing that can be made, with all that can."""
     from .images import WRITTEN
     from .rendering.figure_file import SUFFIXES
 
     if path.suffix.lower() not in WRITTEN:
         known = ", ".join((*WRITTEN, *sorted(SUFFIXES)))
-        raise FileError(f"'{path}' names no picture format: end it in {known}, or .npy for numbers.")
+        films = ", .mp4 or .gif for a film" if is_clip else ""
+        raise FileError(f"'{path}' names no picture format: end it in {known}{films}, or .npy for numbers.")
 
 
 @lru_cache(maxsize=64)

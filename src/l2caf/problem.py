@@ -13,7 +13,7 @@ from .errors import MethodError
 from .filters import Filter
 from .heads.affine import AffineMap
 from .heads.endpoint import Endpoint
-from .heads.head import Head
+from .heads.head import ROWS, Head
 from .heads.head import Way as Way
 from .numerics import ALIKE, rows
 from .objectives.objective import Loss
@@ -168,8 +168,11 @@ class Problem:
         """The same problem with the head computed in full, for where what was fitted to it is not what it is."""
         return Problem(self._head, self.filter, self.losses, self._endpoint, way=Way.REPLAY, met=self.best_met)
 
-    def value(self, weights: Tensor, *, way: Way | None = None) -> Tensor:
-        """The losses at (K, B, n) filters: (K, B), with their graph; `OutOfTime` where a limit is over."""
+    def value(self, weights: Tensor, *, way: Way | None = None, only: Tensor | None = None) -> Tensor:
+        """The losses at (K, B, n) filters: (K, B), with their graph; `OutOfTime` where a limit is over.
+
+        With `only`, (B,), the head may leave the other samples out; their losses are then those of nothing filtered.
+        """
         if is_over():
             raise OutOfTime
         chosen = way or self._way
@@ -177,11 +180,51 @@ class Problem:
             raise MethodError("The vanilla form runs the whole network, so its loss is on the network's output only.")
         self.evaluations += 1
         at = self._endpoint.at
-        found = [loss(self._head.filtered(one, at, way=chosen)) for loss, one in zip(self.losses, weights, strict=True)]
+        fewer = only is not None and not bool(only.all()) and self.takes_rows
+        found = [
+            loss(self._of_rows(one, only) if fewer else self._head.filtered(one, at, way=chosen))
+            for loss, one in zip(self.losses, weights, strict=True)
+        ]
         losses = torch.stack(found)
         if self.best_met is not None:
-            self.best_met.note(weights, losses)
+            self.best_met.note(weights, losses if only is None else torch.where(only, losses, torch.inf))
         return losses
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether some samples can be computed alone, and several filters per sample at once: `several`."""
+        return self._head.takes_rows(self._endpoint.at, way=self._way)
+
+    def several(self, weights: Tensor, only: Tensor) -> Tensor:
+        """The losses of a problem of one map at (W, B, n) filters per sample, for those that `only`, (W, B), names.
+
+        All at once where the head takes rows. The other losses are those of nothing filtered.
+        """
+        if not self.takes_rows:
+            parts = zip(weights, only, strict=True)
+            return torch.stack([self.value(one.unsqueeze(0), only=own)[0] for one, own in parts])
+        at_once = max(1, ROWS // max(1, int(only.sum()) // len(weights)))
+        if len(weights) > at_once:
+            halves = zip(weights.split(at_once), only.split(at_once), strict=True)
+            return torch.cat([self.several(part, own) for part, own in halves])
+        if is_over():
+            raise OutOfTime
+        (loss,) = self.losses
+        self.evaluations += len(weights)
+        place = only.nonzero(as_tuple=True)
+        outputs = self._head.filtered_rows(weights[place], place[1], self._endpoint.at)
+        whole = self.untouched.expand(len(weights), *self.untouched.shape).index_put(place, outputs)
+        losses = torch.stack([loss(own) for own in whole])
+        if self.best_met is not None:
+            for one, own in zip(weights, torch.where(only, losses, torch.inf), strict=True):
+                self.best_met.note(one.unsqueeze(0), own.unsqueeze(0))
+        return losses
+
+    def _of_rows(self, weights: Tensor, only: Tensor | None) -> Tensor:
+        """The endpoint with some samples filtered, and the others as they are."""
+        assert only is not None
+        rows = only.nonzero().flatten()
+        return self.untouched.index_put((rows,), self._head.filtered_rows(weights[rows], rows, self._endpoint.at))
 
     def confirmed(self, weights: Tensor) -> Tensor:
         """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 import l2caf
 import networks_for_tests as nets
 from clips_for_tests import PATCH, Clip, ConvLSTM, Volume, planted, trained
-from l2caf.errors import InputError
+from l2caf.errors import FileError, InputError, LayerError, NetworkError
 from networks_for_tests import seeded
 
 QUICK = l2caf.Auto(l2caf.Riemannian(exploring=0))
@@ -212,6 +214,119 @@ def test_the_words_for_a_clip_speak_of_its_frames() -> None:
         heatmap[0].overlay(torch.rand(3, 32, 32, 3).numpy())
     with pytest.raises(InputError, match="frames"):
         heatmap[0].save("strip.png")
+
+
+# Where frames come together, and rows of their own
+
+
+class Reading(nn.Module):
+    """Frames in the batch, each read by a curved part of its own, then a recurrent layer that takes time first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.own = nn.Conv2d(3, 8, 8, stride=8), nn.Sequential(nn.Conv2d(8, 6, 2), nn.Tanh())
+        self.memory, self.scores = nn.GRU(6, 8), nn.Linear(8, 3)
+
+    def forward(self, clip: Tensor) -> Tensor:
+        frames = self.own(self.layer(clip.flatten(0, 1)).relu()).mean(dim=(2, 3)).unflatten(0, clip.shape[:2])
+        return self.scores(self.memory(frames.transpose(0, 1))[0][-1])
+
+
+@pytest.mark.parametrize("make", [Reading, lambda: Clip("gru", loop=True), lambda: Clip("attention", loop=False)])
+def test_any_rows_past_the_joint_of_the_frames_are_what_these_frames_give_alone(make: Callable[[], nn.Module]) -> None:
+    clips = planted(2, 4, seed=3)[0]
+    head = l2caf.record(seeded(make), clips, layer="layer").head.in_full()
+    each = head.each_frame()
+    assert each is not None
+    assert each.takes_rows()
+    rows = torch.tensor([5, 0, 5, 3])  # of frames 0 to 3, each with two samples: one of them twice
+    weights = torch.randn(len(rows), each.positions, generator=torch.Generator().manual_seed(0))
+    found = each.filtered_rows(weights, rows)
+    for place, row in enumerate(rows.tolist()):
+        alone = head.frames()[row // 2].filtered(weights[place].expand(2, -1))
+        torch.testing.assert_close(found[place], alone[row % 2], atol=1e-5, rtol=1e-4)
+
+
+def test_what_a_frame_has_for_itself_is_computed_for_its_own_filter_alone() -> None:
+    network, clips = seeded(Reading), planted(1, 8, seed=3)[0]
+    l2caf.explain(network, clips, layer="layer", solver=QUICK)
+    rows: list[int] = []
+    network.own[0].register_forward_hook(lambda _module, _args, output: rows.append(len(output)))
+    solution = l2caf.explain(network, clips, layer="layer", solver=QUICK).solution
+    rows.clear()
+    solution = l2caf.explain(network, clips, layer="layer", solver=QUICK).solution
+    spent = int(solution.evaluations.sum())
+    # With all frames in every row there would be eight times as many.
+    assert sum(rows) < 3 * (spent + 8 * 30)
+
+
+class Mixing(nn.Module):
+    """Takes the mean of the batch off: a filter on one sample changes what all of them give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scores = nn.Conv2d(3, 8, 8, stride=8), nn.Linear(8, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.layer(images).mean(dim=(2, 3)).tanh()
+        return self.scores(features - features.mean(dim=0))
+
+
+def test_a_head_that_mixes_the_samples_of_a_batch_is_refused() -> None:
+    network, images = seeded(Mixing), torch.rand(3, 3, 32, 32)
+    l2caf.explain(network, images[:1], solver=QUICK)
+    with pytest.raises(NetworkError, match="mixes the samples of a batch after layer 'layer'"):
+        l2caf.explain(network, images, solver=QUICK)
+
+
+class Wandering(nn.Module):
+    def __init__(self, order: list[int]) -> None:
+        super().__init__()
+        self.order, self.layer = order, nn.Conv2d(3, 8, 8, stride=8)
+        self.memory, self.scores = nn.GRUCell(8, 8), nn.Linear(8, 3)
+
+    def forward(self, clip: Tensor) -> Tensor:
+        state = clip.new_zeros(len(clip), 8)
+        for frame in self.order:
+            state = self.memory(self.layer(clip[:, frame]).relu().mean(dim=(2, 3)), state)
+        return self.scores(state)
+
+
+@pytest.mark.parametrize("order", [[3, 2, 1, 0], [0, 2], [0, 1, 2, 3, 0, 1, 2, 3], [0, 0, 1, 2, 3]])
+def test_a_loop_that_is_not_once_over_all_frames_says_of_which_call_its_map_is(order: list[int]) -> None:
+    network, clips = seeded(lambda: Wandering(order)), planted(2, 4, seed=4)[0]
+    heatmap = l2caf.explain(network, clips, solver=QUICK)
+    assert heatmap.call == len(order) - 1
+    assert f"runs {len(order)} times in a pass" in heatmap.solution.reason
+    asked = l2caf.explain(network, clips, call=0, solver=QUICK)
+    assert "in a pass" not in asked.solution.reason
+
+
+def test_frames_folded_time_first_are_named_as_what_they_are() -> None:
+    class TimeFirst(Reading):
+        def forward(self, clip: Tensor) -> Tensor:
+            maps = self.own(self.layer(clip.transpose(0, 1).flatten(0, 1)).relu()).mean(dim=(2, 3))
+            return self.scores(self.memory(maps.unflatten(0, clip.transpose(0, 1).shape[:2]))[0][-1])
+
+    with pytest.raises(LayerError, match="all samples of the first frame, then those of the next"):
+        l2caf.explain(seeded(TimeFirst), planted(2, 4, seed=4)[0])
+
+
+def test_boxes_of_a_clip_come_frame_by_frame() -> None:
+    weights = torch.zeros(1, 2, 4, 4)
+    weights[0, 0, 1, 2] = weights[0, 1, 3, 0] = 1
+    clip = l2caf.Heatmap(weights, (4, 4), "layer", "method", axes=("sample", "frame", "y", "x"))
+    assert [boxes.tolist() for boxes in clip.boxes(0.5)[0]] == [[[2, 1, 3, 2]], [[0, 3, 1, 4]]]
+    both = clip.boxes([0.2, 0.5])
+    assert [[one.tolist() for one in frame] for frame in both[0]] == [[[[2, 1, 3, 2]]] * 2, [[[0, 3, 1, 4]]] * 2]
+
+
+def test_a_film_that_cannot_be_written_is_told_which_can(tmp_path: Path) -> None:
+    clip = l2caf.Heatmap(torch.rand(1, 2, 4, 4), (8, 8), "layer", "method", axes=("sample", "frame", "y", "x"))
+    with pytest.raises(FileError, match=r"\.mp4 or \.gif for a film"):
+        clip.save(tmp_path / "a.webm", torch.rand(2, 8, 8, 3))
+    strip = clip.save(tmp_path / "strip.png", torch.rand(2, 3, 8, 8))  # as the network takes its frames
+    assert strip.stat().st_size > 0
 
 
 # Clips whose answer is known

@@ -63,6 +63,13 @@ def command(
             rich_help_panel=options.ASK,
         ),
     ] = None,
+    fps: Annotated[
+        float | None,
+        typer.Option(
+            help="Frames of a folder that make a second. [dim]Default: 25; a file tells its own times.[/dim]",
+            rich_help_panel=options.DRAW,
+        ),
+    ] = None,
     smooth: Annotated[
         int,
         typer.Option(
@@ -110,6 +117,7 @@ def command(
     l2caf video clip.mp4 --network nets.py:i3d \\
         --window middle --frames 64
     l2caf video clip.mp4 --out where.gif --stride 3
+    l2caf video frames/ --fps 10
     """
     from ..rendering.style import Style
     from ..tasks.moments import Sampling
@@ -128,6 +136,7 @@ def command(
         gif=gif,
         width=width,
         demo=demo,
+        fps=fps,
     )
     with terminal.bar(f"loading {network}") as progress:
         result = explain_clips(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .recorded import RecordedHead
 
 
+ROWS = 512  # samples that are computed at once where a head takes several filters for each
+
+
 class Way(Enum):
     """How the filtered output is computed."""
 
@@ -133,6 +136,14 @@ class Head(abc.ABC):
     @abc.abstractmethod
     def filtered(self, weights: Tensor, at: Call = OUTPUT, *, way: Way = Way.CHEAPEST) -> Tensor:
         """The value of an endpoint with every position of the map weighed, for filters (B, n)."""
+
+    def takes_rows(self, at: Call = OUTPUT, *, way: Way = Way.CHEAPEST) -> bool:
+        """Whether an endpoint can be computed for some rows of the batch alone, as often as wanted: `filtered_rows`."""
+        return False
+
+    def filtered_rows(self, weights: Tensor, rows: Tensor, at: Call = OUTPUT) -> Tensor:
+        """The value of an endpoint for filters (R, n) on the samples that `rows` (R,) names."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def recomputed(self, weights: Tensor, at: Call = OUTPUT) -> Tensor:

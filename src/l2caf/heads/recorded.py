@@ -11,12 +11,13 @@ from torch import Tensor
 
 from ..numerics import agreeing, rows
 from ..recording.borrow import Call
+from ..recording.places import Given
 from ..recording.replay import MEAN, OUTPUT, Replay
-from ..recording.tape import Given, Tape
+from ..recording.tape import Tape
 from .affine import MAP_BUDGET, AffineMap, DenseMap, Probe, ReplayedMap, mapped, straight
 from .endpoint import Endpoint, find_endpoints
 from .gradient import gradients_of
-from .head import Head, Way
+from .head import ROWS, Head, Way
 
 MANY_POSITIONS = 128  # beyond which an affine map is taken by its products, rather than column by column
 LAST = 3  # affine calls that are tried as the frontier, from the last one back: an earlier one saves little
@@ -200,7 +201,7 @@ class RecordedHead(Head):
         """For which samples the output moves when this call's value alone does: (B,)."""
         if call not in self._evidence.reaching:
             try:
-                output = self.replay.put(call, self._at_probe(call).clone())
+                output = self.replay.put((call, self._at_probe(call).clone()))
                 self._evidence.reaching[call] = _differ(self.output, output)
             except Exception:  # noqa: BLE001 - a network may refuse any value but its own
                 self._evidence.reaching[call] = torch.zeros_like(self.finite)
@@ -222,6 +223,14 @@ class RecordedHead(Head):
             return self._from(tape, part(weights))
         return self.replay.filtered(weights, until=None if at == OUTPUT else at)
 
+    def takes_rows(self, at: Call = OUTPUT, *, way: Way = Way.CHEAPEST) -> bool:
+        if way is Way.WHOLE or at == MEAN or (way is Way.CHEAPEST and (self._is_known_affine(at) or self.frontier)):
+            return False
+        return self.replay.takes_rows(None if at == OUTPUT else at)
+
+    def filtered_rows(self, weights: Tensor, rows: Tensor, at: Call = OUTPUT) -> Tensor:
+        return self.replay.filtered(weights, until=None if at == OUTPUT else at, rows=rows)
+
     def _is_known_affine(self, at: Call) -> bool:
         if at == OUTPUT:
             return self.is_affine
@@ -238,7 +247,14 @@ class RecordedHead(Head):
         return self.affine_map(at) if at == OUTPUT or self._is_known_affine(at) else None
 
     def affine_part(self) -> AffineMap | None:
-        return self.frontier[0] if self.frontier is not None else None
+        if self.frontier is not None:
+            return self.frontier[0]
+        joint = self.replay.joint
+        if joint is None or not joint.is_mean:
+            return None
+        samples, frames = self.replay.rows
+        columns = joint.columns[samples, frames] / self.positions
+        return DenseMap(columns, torch.zeros_like(columns[..., 0]))
 
     def why_not_affine(self, at: Call = OUTPUT) -> str | None:
         if at != OUTPUT:
@@ -464,7 +480,8 @@ class RecordedHead(Head):
         """A call's output as a map with a column for each position; None where the data contradict it."""
         probe = self._probe if call == OUTPUT else self._wide
         probed = self._probe.outputs[call] if call == OUTPUT else self._at_probe(call)
-        for columns_of in (self._columns_from_mean, self._columns_at_once, self._columns_one_by_one):
+        ways = (self._columns_from_mean, self._columns_by_rows, self._columns_at_once, self._columns_one_by_one)
+        for columns_of in ways:
             try:
                 with torch.no_grad(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # an operation without a batching rule only costs time
@@ -495,6 +512,20 @@ class RecordedHead(Head):
         if call == start:
             return columns
         return mapped(lambda column: rows(self._from(tape, column, until=call)), columns)
+
+    def _columns_by_rows(self, call: Call) -> Tensor | None:
+        """All columns of a sample side by side, where the head takes them so; those of other samples are zero."""
+        if not self.takes_rows(call, way=Way.REPLAY):
+            return None
+        basis, found = self._basis(), []
+        own = self.deciding_at(call).nonzero().flatten()
+        for part in basis.split(max(1, ROWS // len(own))):
+            weights = part.repeat_interleave(len(own), dim=0)
+            found.append(rows(self.filtered_rows(weights, own.repeat(len(part)), call)).unflatten(0, (len(part), -1)))
+        columns = torch.cat(found)
+        whole = columns.new_zeros(len(columns), self.batch, columns.shape[2])
+        whole[:, own] = columns
+        return whole
 
     def _columns_at_once(self, call: Call) -> Tensor:
         return mapped(self._filtered(call), self._basis(), weight=self.features.numel())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from torch import Tensor, nn
@@ -125,7 +125,7 @@ class Method(abc.ABC):
             crops=head.crops,
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,
-            solution=maps.solution or self._said(head, weights, several=maps.several),
+            solution=_noted(maps.solution or self._said(head, weights, several=maps.several), layer.note),
         )
 
     def _check(self, maps: object, head: Head) -> None:
@@ -160,6 +160,11 @@ class Method(abc.ABC):
     @abc.abstractmethod
     def formula(self, head: Head) -> Maps:
         """Compute the maps at the layer's grid."""
+
+
+def _noted(solution: Solution, note: str) -> Solution:
+    """A solution with what is to be said of its layer."""
+    return replace(solution, reason="; ".join(filter(None, (solution.reason, note)))) if note else solution
 
 
 def _nothing_where(not_finite: Tensor, weights: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError, OutputError
 from .layout import Layout
+from .storage import stand_in
 
 Inputs = Tensor | Sequence[Any] | Mapping[str, Any]
 Select = str | int | Callable[[Any], Tensor] | None
@@ -170,15 +171,19 @@ class Arguments:
 
         return self._walk(row)
 
-    def repeated(self, times: int) -> Arguments:
-        """The same with the whole batch so many times over, one after the other."""
-        batch = self.batch
+    def of_samples(self, samples: Tensor, *, with_numbers: bool = True) -> Arguments:
+        """The same for a batch of these samples, some of them several times. Without its numbers, a stand-in takes the
+        place of the tensor that maps belong to: a re-run knows what became of it."""
+        batch, main = self.batch, self.main_name
 
-        def more(tensor: Tensor) -> Tensor:
-            with_rows = tensor.ndim and tensor.shape[0] == batch
-            return tensor.repeat(times, *[1] * (tensor.ndim - 1)) if with_rows else tensor
+        def chosen(name: str, tensor: Tensor) -> Tensor:
+            if not tensor.ndim or tensor.shape[0] != batch:
+                return tensor
+            if name == main and not with_numbers:
+                return stand_in(torch.Size((len(samples), *tensor.shape[1:])), tensor.dtype, tensor.device)
+            return tensor[samples]
 
-        return self.map(more)
+        return self._walk(chosen)
 
     def _walk(self, function: Callable[[str, Tensor], Tensor]) -> Arguments:
         args = tuple(_mapped(value, str(place), function) for place, value in enumerate(self.args))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -44,6 +44,7 @@ class Layer:
     verdict: Verdict = Verdict.CONFIRMED
     agreement: float = 1.0
     why: str = ""
+    note: str = ""  # what is to be said of a map of this layer
 
     def __str__(self) -> str:
         if self.calls == 1:
@@ -103,12 +104,25 @@ def find_layer(
             finder = _Finder(network, arguments.about(name), select)
             try:
                 if layer is not None:
-                    return finder.named(layer if isinstance(layer, str) else _name_of(network, layer), call, layout)
-                found = finder.default(layout)
-                return found if call is None else finder.named(found.name, call, layout)
+                    found = finder.named(layer if isinstance(layer, str) else _name_of(network, layer), call, layout)
+                else:
+                    found = finder.default(layout)
+                    found = found if call is None else finder.named(found.name, call, layout)
+                return found if call is not None else _of_several(found)
             except LayerError as fault:
                 faults.append(fault)
     raise faults[0]
+
+
+def _of_several(layer: Layer) -> Layer:
+    """A layer with a note where nobody asked for one of its calls and it has several that are no frames in order."""
+    if layer.calls == 1 or layer.call is None:
+        return layer
+    note = (
+        f"layer {layer.name!r} runs {layer.calls} times in a pass, not once for each frame in order, and this is the"
+        f" map of call {layer.call} alone: call=[0, …, {layer.calls - 1}] gives one for each"
+    )
+    return replace(layer, note=note)
 
 
 def look_at(network: nn.Module, arguments: Arguments, layers: Sequence[str | nn.Module], select: Select) -> None:

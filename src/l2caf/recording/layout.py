@@ -19,7 +19,6 @@ MOST_PREFIX_TOKENS = 64
 PREFIX_BESIDE_SUFFIX, MOST_SUFFIX_TOKENS = 8, 128
 
 Kind = Literal["channels_first", "channels_last", "tokens"]
-EACH = -1
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,7 @@ class Layout:
     C). `grid` has the order of the input's axes; where the layer holds its axes in another, `order` names them as it
     does: tokens that run over height and width before time are `Layout("tokens", grid=(t, h, w), order=(1, 2, 0))`.
     With `frames`, each sample has that many rows of the batch, one after the other, and a grid in each; with `frame` as
-    well, one of them alone has a filter, and the others stay as they are. With `frame=EACH` the whole batch is there as
-    many times as it has frames, one after the other, and in the first the first frame has a filter, and so on. `along`
+    well, one of them alone has a filter, and the others stay as they are: one for all, or one each. `along`
     are the axes of the input, frames first, that the grid runs along, where these are not its last ones.
 
     >>> Layout("tokens", grid=(14, 14), prefix=1).positions
@@ -47,7 +45,7 @@ class Layout:
     suffix: int = 0
     order: tuple[int, ...] | None = None
     along: tuple[int, ...] | None = None
-    frame: int | None = None
+    frame: int | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ("channels_first", "channels_last", "tokens"):
@@ -103,9 +101,8 @@ class Layout:
         if self.frames is None:
             return columns
         columns = columns.unflatten(0, (-1, self.frames))
-        if self.frame == EACH:
-            own = columns.unflatten(0, (self.frames, -1)).diagonal(dim1=0, dim2=2)
-            return own.movedim(-1, 0).flatten(0, 1)
+        if isinstance(self.frame, tuple):
+            return columns[torch.arange(len(columns)), list(self.frame)]
         return columns.transpose(1, 2).flatten(2) if self.frame is None else columns[:, self.frame]
 
     def weigh(self, features: Tensor, weights: Tensor) -> Tensor:
@@ -135,9 +132,8 @@ class Layout:
         assert self.frames is not None
         assert self.frame is not None
         numbers = torch.arange(self.frames, device=weights.device)
-        if self.frame == EACH:
-            return numbers.repeat_interleave(len(weights) // self.frames).unsqueeze(1).eq(numbers).unsqueeze(2)
-        return numbers.eq(self.frame).reshape(1, -1, 1)
+        own = torch.tensor(self.frame, device=weights.device).reshape(-1, 1)
+        return own.eq(numbers).unsqueeze(2)
 
     @property
     def of_one_frame(self) -> Layout:

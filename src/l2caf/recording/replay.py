@@ -14,11 +14,14 @@ from ..errors import InputError, LayerError, NetworkError
 from ..numerics import agreeing
 from .borrow import Call, unwrap
 from .inputs import Arguments, Inputs, Select, is_plain, select_output
+from .joint import Joint, find_joint
 from .knowledge import forget, knowledge_of
 from .layers import Layer, find_layer, module_named
-from .layout import EACH, Layout
-from .storage import Keeping, StandIn, fingerprint_of, repeated
-from .tape import EveryCall, Given, Observer, Tape
+from .layout import Layout
+from .places import EveryCall, Given
+from .storage import Keeping, StandIn, StandInReadError, fingerprint_of
+from .tape import Tape
+from .watch import Observer
 
 AT_ONCE = 1 << 25  # numbers that the maps of a batch may have which is repeated for every frame
 SOME = 4096  # numbers of a large value that are looked at: enough to tell whether it moves, and along a line
@@ -55,6 +58,11 @@ class Replay:
     FT(f) = head(A * f) for weights f of shape (B, positions): only what follows the layer is computed. Gradients
     flow from f on, and the network is as it was found before and after every call.
     """
+
+    joint: Joint | None = None  # where the frames of a clip come together, in a view of each frame
+    rows: tuple[Tensor, Tensor]  # and there, of each row, the sample and the frame
+    _reached: dict[Call | None, bool]
+    _whole: Replay | None = None
 
     def __init__(
         self,
@@ -94,6 +102,9 @@ class Replay:
 
     def of_frame(self, frame: int) -> Replay:
         """The same run, with one frame of a clip filtered and the others as they are."""
+        return self._view(frame)
+
+    def _view(self, frame: int | tuple[int, ...]) -> Replay:
         view = copy.copy(self)
         view.layer = replace(self.layer, layout=replace(self.layer.layout, frame=frame))
         for name in ("probe_weights", "probed"):
@@ -106,34 +117,83 @@ class Replay:
         frames = self.layer.layout.frames or 1
         if frames * self.features.numel() > AT_ONCE:
             return None
-        view = self.of_frame(EACH)
-        view.arguments = self.arguments.repeated(frames)
-        view.tape = self.tape.repeated(view.arguments, frames)
-        view.features, view.output = (repeated(value, frames) for value in (self.features, self.output))
+        joints = (find_joint(self), None)
+        for joint in joints if joints[0] is not None else joints[1:]:
+            # A stand-in for the clip saves its copies; a network that reads it behind the layer needs them.
+            for with_numbers in (False, True):
+                view = self._of_every_frame(frames, joint, with_numbers=with_numbers)
+                if view is not None:
+                    return view
+        return None
+
+    def _of_every_frame(self, frames: int, joint: Joint | None, *, with_numbers: bool) -> Replay | None:
+        samples = torch.arange(self.batch, device=self.features.device).repeat(frames)
+        view = self._view(tuple(frame for frame in range(frames) for _ in range(self.batch)))
+        view.rows = samples, torch.tensor(view.layer.layout.frame, device=samples.device)
+        view.joint, view._reached = joint, {None: True}
+        view.arguments = self.arguments.of_samples(samples, with_numbers=with_numbers)
+        view.tape = self.tape.of_samples(view.arguments, samples)
+        view.features, view.output = view.tape.value, self.output[samples]
+        view._whole = None if with_numbers else self
         try:
             with torch.no_grad():
                 view.observed = view.observe(torch.ones(view.batch, view.positions, device=self.features.device))
                 agrees = bool(agreeing(view.observed[OUTPUT], view.output).all()) and self._is_repeatable(view, frames)
-        except Exception:  # noqa: BLE001 - a network may refuse another batch in any way
+        except (Exception, StandInReadError):  # noqa: BLE001 - a network may refuse another batch in any way
             return None
-        return view if agrees and not view.tape.lacking else None
+        return view if agrees and not view.tape.lacking and not (joint and joint.is_lacking) else None
 
     def _is_repeatable(self, view: Replay, frames: int) -> bool:
         """Whether a random filter on one frame gives there what it gives alone; once per network and kind of input."""
-        known, key = knowledge_of(self.network), (self.layer.name, self.arguments.signature(), self.select)
+        if view.joint is not None:
+            ones = torch.ones(view.batch, view.positions, device=view.features.device)
+            if not bool(agreeing(view.filtered(ones), view.output).all()):
+                return False
+        place = None if view.joint is None else (view.joint.tape.cut.index, view.joint.form)
+        known, key = knowledge_of(self.network), (self.layer.name, self.arguments.signature(), self.select, place)
         if is_plain(self.select) and known.get("repeatable", key):
             return True
         alone = [self.of_frame(number) for number in range(frames)]
         each = torch.cat([one.filtered(one.probe_weights) for one in alone])
         if not bool(agreeing(view.filtered(view.probe_weights), each, slack=10).all()):
             return False
+        if not bool(agreeing(view.probed[OUTPUT], each, slack=10).all()):
+            return False
         if is_plain(self.select):
             known.put("repeatable", key, True)
         return True
 
-    def filtered(self, weights: Tensor, *, until: Call | None = None) -> Tensor:
-        """Return FT(f): the output, or that of a later call, with every position of the map weighed."""
-        return self.head(self.layer.layout.weigh(self.features, weights), until=until)
+    def filtered(self, weights: Tensor, *, until: Call | None = None, rows: Tensor | None = None) -> Tensor:
+        """Return FT(f): the output, or that of a later call, with every position of the map weighed.
+
+        Where the frames of a clip are filtered each by itself, `rows` says which of them the weights are for; it needs
+        a way past the joint of the frames (`takes_rows`).
+        """
+        if self.joint is None or (rows is None and not self.takes_rows(until)):
+            return self.head(self.layer.layout.weigh(self.features, weights), until=until)
+        self.evaluations += 1
+        samples, frames = self.rows if rows is None else (own[rows] for own in self.rows)
+        returned = self.joint.filtered(weights, samples, frames, until=until)
+        return self.output_of(returned, until, batch=len(samples))
+
+    def takes_rows(self, until: Call | None = None) -> bool:
+        """Whether what follows the joint of the frames can be run for some of them, up to a later call."""
+        if self.joint is None:
+            return False
+        if until not in self._reached:
+            self._reached[until] = self._agrees_at(until)
+        return self._reached[until]
+
+    @torch.no_grad()
+    def _agrees_at(self, until: Call | None) -> bool:
+        """Whether a later call has the same value by way of the joint: one before it has not."""
+        try:
+            whole = self.head(self.layer.layout.weigh(self.features, self.probe_weights), until=until)
+            assert self.joint is not None
+            other = self.joint.filtered(self.probe_weights, *self.rows, until=until)
+            return isinstance(other, Tensor) and bool(agreeing(other, whole, slack=10).all())
+        except (Exception, StandInReadError):  # noqa: BLE001 - a network may refuse another batch in any way
+            return False
 
     def head(self, features: Tensor, *, until: Call | None = None) -> Tensor:
         """Return the output, or that of a later call, with another map at the layer."""
@@ -146,14 +206,17 @@ class Replay:
         return self.output_of(self._run_whole(weights), None)
 
     def _run_whole(self, weights: Tensor, observe: Observer | None = None) -> Any:
-        layout = self.layer.layout
+        layout, tape = self.layer.layout, self.tape
+        if self._whole is not None:
+            tape = copy.copy(tape)
+            tape.arguments = self._whole.arguments.of_samples(self.rows[0])
 
         def weighed(features: Tensor, number: int) -> Tensor:
             if self.layer.is_called_per_frame:
                 return layout.weigh_frame(features, weights, number)
             return layout.weigh(features, weights)
 
-        return self.tape.run_whole(weighed, observe=observe)
+        return tape.run_whole(weighed, observe=observe)
 
     def observe(self, weights: Tensor) -> Seen:
         """Return what the later module calls are given and return, in order, and what the network returns."""
@@ -203,11 +266,11 @@ class Replay:
         random = torch.rand(1, self.positions, generator=torch.Generator().manual_seed(0))
         return (lowest + (highest - lowest) * random).to(self.features.device).repeat(self.batch, 1)
 
-    def put(self, call: Call, value: Tensor) -> Tensor:
-        """Return the output with nothing filtered, but with another value in one place after the layer."""
+    def put(self, *instead: tuple[Call, Tensor]) -> Tensor:
+        """Return the output with nothing filtered, but with other values in some places after the layer."""
         with torch.no_grad():
             self.evaluations += 1
-            return self.output_of(self.tape.run(self.features.clone(), instead=(call, value)), None)
+            return self.output_of(self.tape.run(self.features.clone(), instead=instead), None)
 
     def from_call(self, call: Call) -> Tape:
         """Return a tape that is cut at a later call, so that a re-run computes only what follows that."""
@@ -327,7 +390,8 @@ class Replay:
         Once for each network, layer and kind of input. A function that selects the output cannot be told from another.
         """
         known = knowledge_of(self.network)
-        key = (self.layer.name, self.layer.call, keeping, self.arguments.signature(), self.select)
+        several = self.batch > 1  # of one sample it cannot be told whether what follows mixes the samples of a batch
+        key = (self.layer.name, self.layer.call, keeping, self.arguments.signature(), self.select, several)
         if is_plain(self.select) and known.get("verified", key):
             return True
         self.__dict__.pop("probed", None)  # of a tape that was found wanting
@@ -341,17 +405,37 @@ class Replay:
             return False
         if self.tape.lacking or not bool(agreeing(replayed, whole).all()):
             return False
+        self._check_samples()
         if is_plain(self.select):
             known.put("verified", key, True)
         return True
 
-    def output_of(self, returned: Any, until: Call | None) -> Tensor:
+    @torch.no_grad()
+    def _check_samples(self) -> None:
+        """Refuse a network that mixes the samples of a batch after the layer: one filter would change all outputs."""
+        if self.batch == 1:
+            return
+        odd = torch.arange(self.batch, device=self.features.device).remainder(2).eq(1)
+        output = self.filtered(torch.where(odd.unsqueeze(1), self.probe_weights, 1.0))
+        alone = agreeing(
+            output,
+            torch.where(odd.reshape(-1, *[1] * (output.ndim - 1)), self.probed[OUTPUT], self.observed[OUTPUT]),
+            slack=10,
+        )
+        if not bool(alone.all()):
+            raise NetworkError(
+                f"The network mixes the samples of a batch after layer {self.layer.name!r}: what it gives for one"
+                " changes when another is filtered, so that no map belongs to one of them. Explain them one at a time,"
+                " or take the step over the batch (a mean or a norm of it) out of the forward pass."
+            )
+
+    def output_of(self, returned: Any, until: Call | None, *, batch: int | None = None) -> Tensor:
         """Take the tensor of interest out of what a run returned."""
         if until is not None:
             if not isinstance(returned, Tensor):
                 raise InputError(f"Module {self.name_of(until)!r} gives no tensor, so nothing can be compared there.")
             return returned
-        return select_output(returned, self.select, self.batch)
+        return select_output(returned, self.select, batch or self.batch)
 
 
 class _OutdatedError(NetworkError):

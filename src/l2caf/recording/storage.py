@@ -165,9 +165,16 @@ class StandIn(Tensor):
         writes = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
         if writes and not isinstance(args[0], StandIn):
             raise StandInReadError
+        if name in _BLANK and isinstance(args[0], StandIn) and not any(map(holds_stand_in, args[1:])):
+            # What these make has the type of a tensor, perhaps its shape, and none of its numbers.
+            return func(args[0].as_subclass(Tensor), *args[1:], **(kwargs or {}))
         # A mask decides the shape of what it picks.
         if name == "__getitem__" and any(one.dtype == torch.bool for one in tensors_in(args[1])):
             raise StandInReadError
+        if name not in _AS_IT_IS and args and isinstance(args[0], StandIn) and Tensor.numel(args[0]) > MANY_NUMBERS:
+            found = _shape_alone(func, args, kwargs or {})
+            if found is not None:
+                return found
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
@@ -175,9 +182,35 @@ _LOOKS = frozenset(
     "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __contains__ __dlpack__ equal "
     "allclose is_nonzero nonzero argwhere unique unique_consecutive masked_select bincount".split()
 )
+_BLANK = frozenset("new_zeros new_ones new_full new_empty zeros_like ones_like full_like empty_like".split())
 _WRITES = frozenset(
     f"__i{name}__" for name in "add sub mul matmul truediv floordiv mod pow and or xor lshift rshift".split()
 ) | {"__setitem__"}
+
+
+MANY_NUMBERS = (
+    1 << 17
+)  # from which on to compute the numbers of a stand-in takes longer than to tell what shape they have
+# What asks for a property, or names a device.
+_AS_IT_IS = frozenset("__get__ __set__ to cuda cpu type float half double clone detach dim size stride numel".split())
+
+
+def _shape_alone(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """What a function makes of stand-ins, without computing their numbers; None where only numbers tell."""
+    device = next(one.device for one in tensors_in((args, kwargs)) if isinstance(one, StandIn))
+    try:
+        with torch.no_grad():
+            of_shapes = pytree.tree_map_only(Tensor, _without_numbers, (args, kwargs))
+            found = func(*of_shapes[0], **of_shapes[1])
+    except Exception:  # noqa: BLE001 - it may refuse in any way, and is then computed
+        return None
+    if not any(isinstance(one, Tensor) for one in pytree.tree_leaves(found)):
+        return None
+    return pytree.tree_map_only(Tensor, lambda one: stand_in(one.shape, one.dtype, device), found)
+
+
+def _without_numbers(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
 
 def stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -186,11 +219,14 @@ def stand_in(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Ten
     return torch.full((), filler, dtype=dtype, device=device).expand(shape).as_subclass(StandIn)
 
 
-def repeated(tensor: Tensor, times: int) -> Tensor:
-    """A batch so many times over, one after the other; a stand-in stays one."""
+def rows_of(tensor: Tensor, samples: Tensor, batch: int) -> Tensor:
+    """The rows of some samples, where each sample of a batch has one or several; a stand-in stays one."""
     if isinstance(tensor, StandIn):
-        return stand_in(torch.Size((times * tensor.shape[0], *tensor.shape[1:])), tensor.dtype, tensor.device)
-    return tensor.repeat(times, *[1] * (tensor.ndim - 1))
+        rows = len(samples) * (tensor.shape[0] // batch)
+        return stand_in(torch.Size((rows, *tensor.shape[1:])), tensor.dtype, tensor.device)
+    if tensor.shape[0] == batch:
+        return tensor[samples]
+    return tensor.unflatten(0, (batch, -1))[samples].flatten(0, 1)
 
 
 def fingerprint_of(value: Any) -> object:

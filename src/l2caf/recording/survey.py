@@ -18,9 +18,9 @@ from ..numerics import agreeing
 from .borrow import Call, Forward, borrowed, forwards_replaced, watching
 from .inputs import Arguments, Select, position_axes, select_output
 from .layout import Layout, natural, proposals
+from .places import EveryCall
 from .positions import Answers, Finding, Verdict, find, responses_for, verdict_on
 from .slabs import Base, Slabs
-from .tape import EveryCall
 
 AT_ONCE = 1 << 22  # numbers of input that are run at once: a batch of photographs, but one volume after the other
 OUTPUT = -1  # stands for the network's own output among the numbers of the calls
@@ -88,6 +88,12 @@ class Survey:
         return self.output if number == OUTPUT else self.seen[number].shape
 
 
+FRAMES_FIRST = (
+    "its rows are all samples of the first frame, then those of the next, so that a sample's frames stand apart;"
+    " fold them sample by sample, with clip.flatten(0, 1), or loop over the frames"
+)
+
+
 class Look:
     """A network on loan, looked at with one kind of input."""
 
@@ -97,6 +103,7 @@ class Look:
         self.select = select
         self._names = {module: name for name, module in network.named_modules()}
         self._again: dict[int, Tensor] = {}
+        self._frames_first: set[int] = set()
 
     def survey(self) -> Survey:
         """Run the network once on a base, with a gradient, and note every call that may hold a map."""
@@ -242,10 +249,22 @@ class Look:
                     found[number] = find(answer, layouts[number], survey.axes, guess, search=known is None)
                 if known is None and found[number].verdict is Verdict.CONFIRMED:
                     laid_out[shape] = [one for one in (found[number].layout,) if one is not None]
+        for number in self._frames_first.intersection(found):
+            found[number] = Finding(Verdict.REFUTED, found[number].layout, why=FRAMES_FIRST)
         for number in self._feeding_themselves(survey, found):
             why = "what it gives for a frame depends on what it gave for the frames before"
             found[number] = Finding(Verdict.REFUTED, found[number].layout, why=why)
         return found
+
+    def _has_frames_first(self, number: int, output: Tensor, folded: int) -> bool:
+        """Whether a call's rows are those of all samples for the first frame, then for the next: by the base's own."""
+        again = self._again.get(number)
+        if again is None or len(again) != folded:
+            return False
+        by_frame = output[:: len(output) // folded]
+        return bool(agreeing(by_frame, again, slack=10).all()) and not bool(
+            agreeing(output[:folded], again, slack=10).all()
+        )
 
     def _feeding_themselves(self, survey: Survey, found: dict[int, Finding]) -> list[int]:
         """Those of the layers called per frame whose next call sees what the last one gave, as a state that is a map.
@@ -319,6 +338,8 @@ class Look:
                 folded = survey.shape(number)[0] // survey.rows
                 if output.shape[0] == folded * len(rows) and output.shape[1:] == survey.shape(number)[1:]:
                     met.add(number)
+                    if folded > 1 and len(rows) > 1 and self._has_frames_first(number, output, folded):
+                        self._frames_first.add(number)
                     for response in responses[number]:
                         response.note(output[: folded * kept])
 

@@ -28,7 +28,7 @@ def is_clip(frames: Any) -> bool:
         return True
     if isinstance(frames, list | tuple):
         return bool(frames)
-    return getattr(frames, "ndim", 0) == 4 and frames.shape[-1] == 3
+    return getattr(frames, "ndim", 0) == 4 and 3 in (frames.shape[-1], frames.shape[1])
 
 
 def save_clip(
@@ -36,8 +36,8 @@ def save_clip(
 ) -> Path:
     """Draw each map on its frame and write a film (.mp4, .gif), or a strip of some moments (any other picture).
 
-    frames   (T, height, width, 3) or (T, height, width), bytes or 0 to 1; a list of pictures; or the path of a clip.
-             None draws the maps alone
+    frames   (T, height, width, 3), (T, 3, height, width) or (T, height, width), bytes or 0 to 1; a list of pictures; or
+             the path of a clip. None draws the maps alone
     count    how many frames the network saw
     fps      frames per second, where the frames do not tell their times
     """
@@ -87,6 +87,8 @@ def _frames(frames: Any, count: int, rate: float) -> Iterator[Frame]:
     if not hasattr(frames, "__len__") or (hasattr(frames, "ndim") and frames.ndim not in (3, 4)):
         got = f"of shape {tuple(frames.shape)}" if hasattr(frames, "shape") else f"a {type(frames).__name__}"
         raise InputError(f"The frames are {got}: give (T, height, width, 3), a list of pictures, or a clip's path.")
+    if getattr(frames, "ndim", 0) == 4 and frames.shape[-1] != 3 and frames.shape[1] == 3:
+        frames = np.moveaxis(np.asarray(frames), 1, -1)
     _check_count(len(frames), count, of="What was given")
     for place, one in enumerate(frames):
         picture = (

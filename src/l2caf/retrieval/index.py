@@ -246,6 +246,7 @@ def open_gallery(
         raise ImageError(f"'{folder}' holds no images: give a folder with pictures to compare with.")
     stamp = _stamp(named)
     model = spec.build().model
+    what = "pictures" if model.clip is None else "clips"
     identity = model.identity  # as it is now: a network that counts its calls in a buffer is another one afterwards
     if cache is not None and cache.is_file():
         index = Index.load(cache, model=model)
@@ -254,7 +255,7 @@ def open_gallery(
     samples = [Sample(file, name=name) for name, file in named.items()]
     embedded = embed(spec, samples, executor=executor, progress=progress)
     if not len(embedded):
-        raise InputError(f"None of the {len(named)} pictures in '{folder}' can be read: {embedded.bad[0].message}")
+        raise InputError(f"None of the {len(named)} {what} in '{folder}' can be read: {embedded.bad[0].message}")
     index = replace(Index.made_by(model, embedded, stamp=stamp), identity=identity)
     if cache is not None and not embedded.bad:  # a file that is mended is to be seen the next time
         index.save(cache)

@@ -203,7 +203,7 @@ def _neighbours(gallery: Gallery, query: Path, raw: Vectors) -> tuple[list[int],
         if gallery.file(int(place)).resolve() != own
     ]
     if not pairs:
-        raise InputError(f"The gallery holds nothing but '{query}' itself: add pictures to compare with.")
+        raise InputError(f"The gallery holds nothing but '{query}' itself: add others to compare with.")
     return [place for place, _ in pairs], [score for _, score in pairs]
 
 

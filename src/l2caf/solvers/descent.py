@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -57,6 +60,67 @@ class Descent:
         other.consider(point)
         other.loss = torch.where(running, other.loss, torch.inf)  # the others have not asked
         return other
+
+    def beside(
+        self, starts: Sequence[Tensor], running: Tensor, *, until: int | Tensor, tolerance: float
+    ) -> list[Descent]:
+        """Descend from here and, for the samples that are running there, from other starts: all side by side.
+
+        For a head that takes rows. Return the descents from the other starts; they count on from here, in turn.
+        """
+        number, problem, spent = len(starts), self.problem, self.evaluations.clone()
+
+        def value(weights: Tensor, only: Tensor) -> Tensor:
+            shape = (1 + number, problem.batch)
+            return problem.several(weights.float().unflatten(0, shape), only.reshape(shape)).flatten()
+
+        whole = copy.copy(self)
+        whole.value, whole.copies = value, 1 + number
+        others = [problem.filter.retract(start.to(self.point)) for start in starts]
+        for name in vars(self):
+            own = getattr(self, name)
+            if isinstance(own, Tensor):
+                setattr(whole, name, torch.cat([own] * (1 + number)))
+        whole.moves = []
+        whole.point = torch.cat([self.point, *others])
+        whole.running = torch.cat([torch.zeros_like(running), *[running] * number])
+        loss, gradient = whole._evaluate(whole.point)
+        is_other = whole.running.clone()
+        whole.loss = torch.where(
+            is_other, loss, torch.cat([self.loss, *[torch.full_like(self.loss, torch.inf)] * number])
+        )
+        whole.gradient = torch.where(is_other.unsqueeze(1), gradient, whole.gradient)
+        whole.first_loss = torch.where(is_other, loss, whole.first_loss)
+        whole.stride = torch.where(is_other, 0.3 / whole.gradient.norm(dim=1).clamp_min(1e-30), whole.stride)
+        whole.running = torch.cat([self.running, *[running] * number])
+        whole.descend(
+            until=until.repeat(1 + number) if isinstance(until, Tensor) else until, tolerance=tolerance, patience=2
+        )
+        parts = [whole._part(number) for number in range(1 + number)]
+        for name, own in vars(parts[0]).items():
+            if name not in ("value", "copies"):
+                setattr(self, name, own)
+        spent_here = [part.evaluations - spent for part in parts]
+        for place, part in enumerate(parts[1:], start=1):
+            part.evaluations = spent + torch.stack(spent_here[: place + 1]).sum(dim=0)
+            part.value = self.value
+        return parts[1:]
+
+    def _part(self, number: int) -> Descent:
+        """One of the descents that went side by side."""
+        part, batch = copy.copy(self), len(self.loss) // self.copies
+
+        def own(value: Tensor) -> Tensor:
+            return value[number * batch : (number + 1) * batch]
+
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(part, name, own(value))
+        part.moves = [(own(move), own(change), own(inverse)) for move, change, inverse in self.moves]
+        part.copies = 1
+        return part
+
+    copies: int = 1
 
     def take_from(self, other: Descent) -> None:
         """Move every sample to where the other descent brought it, if that is lower."""
@@ -121,7 +185,7 @@ class Descent:
 
     def _evaluate(self, point: Tensor) -> tuple[Tensor, Tensor]:
         self.evaluations = self.evaluations + self.running
-        return with_slope(self.problem, self.value, point)
+        return with_slope(self.problem, self.value, point, self.running)
 
     def _direction(self) -> Tensor:
         """Return minus the inverse Hessian's limited-memory estimate times the gradient (the two-loop recursion)."""

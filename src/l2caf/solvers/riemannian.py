@@ -59,7 +59,10 @@ class Riemannian(Solver):
         return each_map(problem, self._search_one)
 
     def _search_one(self, problem: Problem) -> Found:
-        state = Descent(problem, lambda weights: problem.value(weights.float().unsqueeze(0))[0], self.memory)
+        def value(weights: Tensor, only: Tensor | None = None) -> Tensor:
+            return problem.value(weights.float().unsqueeze(0), only=only)[0]
+
+        state = Descent(problem, value, self.memory)
         first, *others = _starts(problem)
         state.consider(first)
         even = state.loss.clone()
@@ -105,8 +108,13 @@ class Riemannian(Solver):
                 rough |= self._leap(state, even, looking, most)
                 affordable = state.evaluations + MOST_ELSEWHERE < self.evaluations
                 rough |= _slopes_oppose(state, looking & ~rough & affordable)
-            state.descend(until=most, tolerance=COARSE, patience=2)
-            rough |= self._look_elsewhere(state, even, looking & ~rough)
+            beside: list[Descent] = []
+            if state.problem.losses[0].target is not None and state.problem.takes_rows:
+                starts = list(far_apart(state.problem, state.point, 1 + CONFIRMED_SQUARES)[1:])
+                beside = state.beside(starts, looking, until=state.evaluations + most, tolerance=COARSE)
+            else:
+                state.descend(until=most, tolerance=COARSE, patience=2)
+            rough |= self._look_elsewhere(state, even, looking & ~rough, beside)
         rough |= self._at_kink(state, even)
         walked = self._walk(state, rough)
         state.go_on()
@@ -118,13 +126,14 @@ class Riemannian(Solver):
         if not bool(samples.any()):
             return samples
         problem = state.problem
-        lies, spent = contradicted(problem, state.value, state.point)
+        lies, spent = contradicted(problem, state.value, state.point, samples)
         state.evaluations = state.evaluations + spent * samples
         samples = samples & ~lies  # who follows such a gradient is led astray
-        walkers = Walkers(problem, state.value, far_apart(problem, state.point, ROUNDS[0][0]))
+        walkers = Walkers(problem, samples, far_apart(problem, state.point, ROUNDS[0][0]))
         flat = samples & state.stalled
         if bool(flat.any()):
-            samples = samples & ~(flat & ~walkers.have_slopes())  # a head that is shut for every filter moves nobody
+            # A head that is shut for every filter moves nobody.
+            samples = walkers.samples = samples & ~(flat & ~walkers.have_slopes())
             state.evaluations = state.evaluations + flat * walkers.spent
             walkers.spent = 0
         if bool(samples.any()):
@@ -156,20 +165,27 @@ class Riemannian(Solver):
             state.take_from(other)
         return looking
 
-    def _look_elsewhere(self, state: Descent, even: Tensor, looking: Tensor) -> Tensor:
-        """Descend from filters that are far from the best one; tell which samples got elsewhere."""
+    def _look_elsewhere(self, state: Descent, even: Tensor, looking: Tensor, beside: list[Descent]) -> Tensor:
+        """Descend from filters that are far from the best one; tell which samples got elsewhere.
+
+        The first of these descents may have gone down `beside` the one from the best filter.
+        """
         squares = state.problem.losses[0].target is not None
         far = OTHER_VALLEY[0 if squares else 1]
         differ, same = torch.zeros_like(looking), torch.zeros_like(state.steps)
         for start in far_apart(state.problem, state.point, 1 + MOST_ELSEWHERE)[1:]:
             going = looking & ~differ & (state.evaluations + SHORT < self.evaluations * 4 // 5)
-            going &= same < (2 if squares else CONFIRMED)
-            if not bool(going.any()):
+            going &= same < (CONFIRMED_SQUARES if squares else CONFIRMED)
+            if beside:
+                other = beside.pop(0)
+                going = looking & other.loss.isfinite()
+            elif not bool(going.any()):
                 break
-            other = state.sibling(start, going, evaluations=state.evaluations)
-            if not squares:  # on a head that is nearly affine this leads to the best filter
-                other = state.sibling(-other.gradient, going, evaluations=other.evaluations)
-            other.descend(until=state.evaluations + SHORT, tolerance=COARSE if squares else FINE, patience=2)
+            else:
+                other = state.sibling(start, going, evaluations=state.evaluations)
+                if not squares:  # on a head that is nearly affine this leads to the best filter
+                    other = state.sibling(-other.gradient, going, evaluations=other.evaluations)
+                other.descend(until=state.evaluations + SHORT, tolerance=COARSE if squares else FINE, patience=2)
             gained = even - torch.minimum(state.loss, other.loss) + 1e-7 * even.abs()
             higher = other.loss - state.loss
             differ |= going & ((higher < -SAME_VALLEY * gained) | (higher > far * gained))
@@ -218,7 +234,7 @@ SAME_VALLEY, OTHER_VALLEY = 1e-2, (0.15, 0.2)
 LINEARISED = 4  # how often the head is taken for affine where it stands, to make a start that knows its slope
 # Descents that only ask whether there is another valley: how many, how many that end at the very same depth are enough,
 # and the evaluations of one.
-MOST_ELSEWHERE, CONFIRMED, SHORT = 7, 5, 20
+MOST_ELSEWHERE, CONFIRMED, CONFIRMED_SQUARES, SHORT = 7, 5, 2, 20
 OPPOSED = -0.2  # the least cosine of two slopes that a head with one valley has; VGG's come down to -0.1
 KINK = 0.05  # how far a step must be able to go down a slope, on the unit sphere
 
@@ -227,12 +243,12 @@ def _slopes_oppose(state: Descent, looking: Tensor) -> Tensor:
     """For which samples the slopes at filters that are far apart point away from one another: the loss turns round."""
     if not bool(looking.any()):
         return looking
-    slopes = []
-    for start in far_apart(state.problem, state.point, 1 + MOST_ELSEWHERE)[1:]:
-        other = state.sibling(start, looking, evaluations=state.evaluations)
-        state.take_from(other)
-        slopes.append(torch.nn.functional.normalize(other.gradient, dim=1))
-    stacked = torch.stack(slopes, dim=1)
+    walkers = Walkers(state.problem, looking, far_apart(state.problem, state.point, 1 + MOST_ELSEWHERE)[1:])
+    losses, slopes = walkers.look()
+    for own in zip(walkers.points, losses, slopes, strict=True):
+        state.take(*own)
+    state.evaluations = state.evaluations + walkers.spent * looking
+    stacked = torch.nn.functional.normalize(slopes, dim=2).transpose(0, 1)
     return looking & ((stacked @ stacked.mT).amin(dim=(1, 2)) < OPPOSED)
 
 

@@ -16,7 +16,8 @@ from ..errors import NetworkError
 from ..problem import Problem
 from .outcomes import rounding
 
-Value = Callable[[Tensor], Tensor]  # filters (B, n) to losses (B,), with their graph
+# Filters (B, n) to losses (B,), with their graph; a second argument names the samples that matter, (B,).
+Value = Callable[..., Tensor]
 
 # Beside the point, since at the end of a descent the gradient is zero or stands on a kink; a second and a third look,
 # elsewhere and at other distances, are for where the first two points lie on either side of a kink.
@@ -25,12 +26,20 @@ LOOKS = ((0.02, 4e-3), (0.05, 1e-2), (0.05, 1e-3))
 ACCOUNTS = 0.25
 
 
-def with_slope(problem: Problem, value: Value, parameters: Tensor) -> tuple[Tensor, Tensor]:
-    """The losses (B,) at a filter's parameters (B, P), and their gradient, which is 0 where the network hides it."""
+def with_slope(problem: Problem, value: Value, parameters: Tensor, only: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The losses (B,) at a filter's parameters (B, P), and their gradient, which is 0 where the network hides it.
+
+    With `only`, (B,), the others need not be computed: their losses are infinite, and their gradients 0. Several
+    filters per sample, (W, B, P), have (W, B) losses.
+    """
     with torch.enable_grad():
         leaf = parameters.detach().requires_grad_()
         try:
-            losses = value(problem.filter.weights(leaf, problem.grid)).double()
+            if leaf.ndim == 3:
+                weights = problem.filter.weights(leaf.flatten(0, 1), problem.grid).unflatten(0, leaf.shape[:2])
+            else:
+                weights = problem.filter.weights(leaf, problem.grid)
+            losses = (value(weights) if only is None else value(weights, only)).double()
             finite = torch.where(losses.isfinite(), losses, 0.0)
             slope = slope_of(finite, leaf)
         except RuntimeError as error:
@@ -44,7 +53,10 @@ def with_slope(problem: Problem, value: Value, parameters: Tensor) -> tuple[Tens
     if (
         problem.filter.parameters_are_weights
     ):  # no scale makes a filter of nothing: a start along a slope of zero is none
-        allowed = allowed & (parameters.abs().amax(dim=1) > 0)
+        allowed = allowed & (parameters.abs().amax(dim=-1) > 0)
+    if only is not None:
+        allowed = allowed & only
+        slope = slope * only.unsqueeze(-1)
     return torch.where(allowed, losses, torch.inf).detach(), slope.nan_to_num(0.0, 0.0, 0.0)
 
 
@@ -57,27 +69,29 @@ def slope_of(losses: Tensor, parameters: Tensor) -> Tensor:
     return torch.zeros_like(parameters)
 
 
-def contradicted(problem: Problem, value: Value, point: Tensor) -> tuple[Tensor, int]:
+def contradicted(problem: Problem, value: Value, point: Tensor, only: Tensor | None = None) -> tuple[Tensor, int]:
     """For which samples the gradient near a point contradicts the values, (B,), and how many evaluations it took.
 
-    No gradient at all is one that contradicts values that differ.
+    No gradient at all is one that contradicts values that differ. With `only`, (B,), the others are not looked at.
     """
     generator = torch.Generator().manual_seed(2)
-    lies, none, spent = problem.finite.clone(), problem.finite.clone(), 0
+    looked = problem.finite if only is None else problem.finite & only
+    lies, none, spent, among = looked.clone(), looked.clone(), 0, () if only is None else (only,)
     seen = []
     for distance, step in LOOKS:
         # Every sample draws the same numbers, so that a batch gives what its samples give alone.
         away, across = torch.randn(2, 1, point.shape[1], generator=generator, dtype=torch.float64).to(point)
         size = point.norm(dim=1, keepdim=True)
         beside = problem.filter.retract(point + distance * size * away / away.norm())
-        loss, slope = with_slope(problem, value, beside)
+        loss, slope = with_slope(problem, value, beside, only)
         steepest = slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-30)
         direction = size * (steepest + across / across.norm()) / 2
         with torch.no_grad():
             ahead, behind = (
-                value(problem.filter.weights(beside + sign * step * direction, problem.grid)).double()
+                value(problem.filter.weights(beside + sign * step * direction, problem.grid), *among).double()
                 for sign in (1, -1)
             )
+            loss, ahead, behind = (one.where(looked, 0.0) for one in (loss, ahead, behind))
             noise = rounding(problem, loss.expand(problem.maps, -1))[0]
         spent += 3
         measured = (ahead - behind) / (2 * step)

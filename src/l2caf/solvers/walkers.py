@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..problem import Problem
-from .slope import Value, with_slope
+from .slope import with_slope
 
 # How many walk, and how many steps: on random heads these 1,280 evaluations find, 49 times in 50, what twenty walkers
 # find who all go to the end.
@@ -25,9 +25,9 @@ KEPT_SLOPE, KEPT_SIZE = 0.9, 0.95  # shares of the running means that stay in ea
 class Walkers:
     """The best point of every sample that any walker met; `spent` counts evaluations."""
 
-    def __init__(self, problem: Problem, value: Value, starts: Tensor) -> None:
-        """Set out from (W, B, n) filters."""
-        self.problem, self.value = problem, value
+    def __init__(self, problem: Problem, samples: Tensor, starts: Tensor) -> None:
+        """Set out from (W, B, n) filters, for some samples."""
+        self.problem, self.samples = problem, samples
         self.points = starts
         self.spent = 0
         self.losses = torch.full(starts.shape[:2], torch.inf, dtype=torch.float64, device=starts.device)
@@ -35,12 +35,12 @@ class Walkers:
 
     def have_slopes(self) -> Tensor:
         """Which samples any walker can leave its start for: (B,)."""
-        found = torch.zeros(self.points.shape[1], dtype=torch.bool, device=self.points.device)
-        for point in self.points:
-            _, slope = with_slope(self.problem, self.value, point)
-            found |= slope.norm(dim=1) > 0
-            self.spent += 1
-        return found
+        return (self.look()[1].norm(dim=2) > 0).any(dim=0)
+
+    def look(self) -> tuple[Tensor, Tensor]:
+        """The losses (W, B) and the slopes where they stand."""
+        looks = [self._with_slopes(points) for points in self._at_once(self.points)]
+        return torch.cat([loss for loss, _ in looks]), torch.cat([slope for _, slope in looks])
 
     def walk(self, budget: int) -> None:
         """Walk as many rounds as the budget allows, in shorter ones where it is small."""
@@ -61,23 +61,37 @@ class Walkers:
         every = order.unsqueeze(2).expand(-1, -1, self.points.shape[2])
         self.points, self.gradients = self.points.gather(0, every), self.gradients.gather(0, every)
 
+    def _at_once(self, of_walkers: Tensor) -> tuple[Tensor, ...]:
+        """The walkers that go side by side: all, where the head takes several filters per sample, or one by one."""
+        return of_walkers.split(len(of_walkers) if self.problem.takes_rows else 1)
+
+    def _with_slopes(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        self.spent += len(points)
+        return with_slope(self.problem, self._values, points, self.samples.expand(len(points), -1))
+
+    def _values(self, weights: Tensor, only: Tensor) -> Tensor:
+        return self.problem.several(weights.float(), only)
+
     def _round(self, steps: int, rate: float) -> None:
-        for number in range(len(self.points)):
-            point = self.points[number]
-            mean, size = torch.zeros_like(point), torch.zeros_like(point[:, :1])
+        parts = [self._at_once(one) for one in (self.points, self.losses, self.gradients)]
+        for best, least, slopes in zip(*parts, strict=True):
+            point = best.clone()
+            mean, size = torch.zeros_like(point), torch.zeros_like(point[..., :1])
             for step in range(1, steps + 1):
-                loss, slope = with_slope(self.problem, self.value, point)
-                self.spent += 1
-                better = loss < self.losses[number]
-                self.losses[number] = torch.where(better, loss, self.losses[number])
-                self.points[number] = torch.where(better.unsqueeze(1), point, self.points[number])
-                self.gradients[number] = torch.where(better.unsqueeze(1), slope, self.gradients[number])
+                loss, slope = self._with_slopes(point)
+                better = loss < least
+                least.copy_(torch.where(better, loss, least))
+                best.copy_(torch.where(better.unsqueeze(2), point, best))
+                slopes.copy_(torch.where(better.unsqueeze(2), slope, slopes))
                 mean = KEPT_SLOPE * mean + (1 - KEPT_SLOPE) * slope
-                size = KEPT_SIZE * size + (1 - KEPT_SIZE) * slope.square().sum(dim=1, keepdim=True)
+                size = KEPT_SIZE * size + (1 - KEPT_SIZE) * slope.square().sum(dim=2, keepdim=True)
                 # The means started at zero; this undoes it.
                 ahead = mean / (1 - KEPT_SLOPE**step) / ((size / (1 - KEPT_SIZE**step)).sqrt() + 1e-300)
                 length = rate * (1 - step / (steps + 1)) ** 1.5
-                point = self.problem.filter.retract(point - length * ahead)
+                point = self._retracted(point - length * ahead)
+
+    def _retracted(self, points: Tensor) -> Tensor:
+        return self.problem.filter.retract(points.flatten(0, 1)).unflatten(0, points.shape[:2])
 
 
 def far_apart(problem: Problem, best: Tensor, number: int) -> Tensor:

@@ -235,7 +235,9 @@ class Asked:
                 self._note(note)
         self._learn(heatmap)
         self.found.per_frame = has_filters_of_their_own(heatmap)
-        if frames_in(heatmap) is None:
+        if heatmap.call is not None:
+            self._note(f"This is the map of call {heatmap.call} of layer {heatmap.layer} alone, shown on all frames.")
+        elif frames_in(heatmap) is None:
             self._note(f"Layer {heatmap.layer} has no axis of time: its map is the same for all frames.")
         (prediction,) = self.model.predictions(output)
         filters = filters_in_time(heatmap, 0, count).numpy()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..clips import Clip, clip_files, open_clip
+from ..clips import RATE, Clip, clip_files, open_clip
 from ..errors import ClassError, InputError, MethodError
 from ..files import printable
 from ..progress import Progress, silent
@@ -40,6 +40,7 @@ class VideoRequest:
     smooth    of how many frames' maps each map is the mean; 1 for its own alone
     gif       a GIF in place of an mp4
     width     of the film in pixels; None for that of the clip
+    fps       how many frames of a folder make a second; None for 25
     demo      a clip of the program's own in place of others
     """
 
@@ -53,6 +54,7 @@ class VideoRequest:
     gif: bool = False
     width: int | None = None
     demo: bool = False
+    fps: float | None = None
 
     def __post_init__(self) -> None:
         self.style.check()
@@ -159,7 +161,7 @@ def explain_clips(
     failed: list[Failed] = []
     for file in files:
         try:
-            clip = open_clip(file)
+            clip = open_clip(file, fps=request.fps)
             first = next(iter(clip))
             model = with_clip_input(model, first.picture, frames=request.sampling.frames)
             film = request.out if request.is_one else request.out / f"{names[file]}{ENDINGS[request.gif]}"
@@ -189,6 +191,10 @@ def _film(request: VideoRequest, model: Model, clip: Clip, files: Files, progres
         sampling=request.sampling,
     )
     damage: list[str] = []
+    if clip.is_folder and clip.rate is None:
+        damage.append(
+            f"The frames of a folder tell no times: {RATE:.0f} are taken to make a second, unless --fps says otherwise."
+        )
     stage = f"explaining {printable(clip.path.name)}"
     moments = _told(asked.moments(clip, damage.append), stage, asked.shown(clip), progress)
 
