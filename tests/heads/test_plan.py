@@ -875,10 +875,10 @@ class SwitchedFromOutside(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         means = self.pool(self.trunk(x)).flatten(1)
         if UNSEEN.get("before"):
-            means = means - 0.5 * means.mean()
+            means = means - 0.5 * means.mean(dim=1, keepdim=True)
         scores: Tensor = self.fc(means)
         if UNSEEN.get("written into"):
-            scores.sub_(scores.mean()).relu_()  # the very tensor that the linear layer returned
+            scores.sub_(scores.mean(dim=1, keepdim=True)).relu_()  # the very tensor that the linear layer returned
         return 2 * scores if UNSEEN.get("after") else scores
 
 
@@ -894,6 +894,25 @@ def test_the_linear_layer_is_believed_only_where_the_output_is_its_own(
     again, fresh = l2caf.explain(network, images), l2caf.explain(copy.deepcopy(network), images)
     torch.testing.assert_close(again.weights, fresh.weights, rtol=0, atol=1e-6)
     assert (again.solution.outcome, again.solution.reason) == (fresh.solution.outcome, fresh.solution.reason)
+
+
+def test_a_mean_by_a_function_is_planned() -> None:
+    class MeanByFunction(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.trunk = nn.Sequential(nn.Conv2d(3, CHANNELS, 4, stride=4), nn.ReLU())
+            self.fc = nn.Linear(CHANNELS, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            scores: Tensor = self.fc(self.trunk(x).mean(dim=(2, 3)))
+            return scores
+
+    networks, images = [seeded(MeanByFunction) for _ in range(2)], pixels()
+    assert isinstance(record(networks[0], images).head, PlannedHead)
+    for objective in (ClassOblivious(), ClassSpecific(1)):
+        planned = l2caf.explain(networks[0], images, objective=objective)
+        in_full = AttentionFilter(objective).on(RecordedHead(Replay(networks[1], images)))
+        torch.testing.assert_close(planned.weights, in_full.weights, rtol=0, atol=1e-6)
 
 
 def test_no_product_with_the_weights_confirms_a_linear_layer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -379,7 +379,9 @@ class RecordedHead(Head):
                 leaf = torch.ones(replay.batch, replay.positions, device=replay.features.device, requires_grad=True)
                 return leaf, rows(replay.filtered(leaf))
             call, tape = self._pooled
-            leaf = replay.observed[call].detach().clone().requires_grad_()
+            mean = replay.observed.whole(call)
+            assert mean is not None
+            leaf = mean.detach().clone().requires_grad_()
             return leaf, rows(self._from(tape, leaf))
 
     @property
@@ -412,10 +414,13 @@ class RecordedHead(Head):
     @cached_property
     @torch.no_grad()
     def _pooled(self) -> tuple[Call, Tape] | None:
-        """The last call whose output is the mean of the map over its positions, if all depends on the filter there."""
+        """The last call whose output is the mean of the map over its positions, if all depends on the filter there.
+
+        Where a function takes the mean, it is what a module is given that is the mean.
+        """
         probe = self._wide
         mean = self._mean(probe.weights.unsqueeze(0)).squeeze(0)
-        for call, output in reversed(probe.outputs.items()):
+        for call, output in (*reversed(probe.outputs.items()), *reversed(probe.outputs.given.items())):
             if call == OUTPUT or not self._holds(agreeing(rows(output), mean, slack=10)):
                 continue
             tape = self._tape_from(call, mean, probe.outputs[OUTPUT])
@@ -504,7 +509,7 @@ class RecordedHead(Head):
         if self._pooled is None or call not in self.replay.observed:
             return None
         start, tape = self._pooled
-        calls = list(self.replay.observed)
+        calls = self.replay.observed.order
         if calls.index(call) < calls.index(start):
             return None
         columns = self.columns.permute(2, 0, 1) / self.positions
