@@ -134,21 +134,20 @@ class Heatmap:
         where `crops` tell where the input lies on it. Drawings put either where it belongs (`save(path, boxes=boxes)`).
         A box surrounds connected positions of at least `threshold` times the map's greatest heat, the box of the
         largest region first; a map that shows nothing has none. Several thresholds give a list of such arrays per
-        sample, one for each; several maps per sample a list with an entry for each map; and of a clip each map has a
-        list with an entry for each frame, judged by the frame's own maximum.
+        sample, one for each; several maps per sample a list with an entry for each map; and where frames have maps of
+        their own, each map has a list with an entry for each frame, judged by the frame's own maximum.
 
         >>> weights = torch.zeros(1, 4, 4)
         >>> weights[0, 1, 2] = 1
         >>> [boxes.tolist() for boxes in Heatmap(weights, (4, 4), "layer", "method").boxes(0.5)]
         [[[2, 1, 3, 2]]]
         """
-        from .frame_maps import frames_in
         from .localization import components_of
 
         if on not in ("input", "photograph"):
             raise InputError(f"on is {on!r}: take 'input' or 'photograph'.", field="on")
-        frames = frames_in(self) or 1
-        if len(self.size) < 2:
+        frames = self.weights.shape[self.axes.index("frame")] if "frame" in self.axes else 1
+        if len(self.size) != 2:
             words = ", ".join(self.axes)
             raise InputError(f"Boxes are drawn around pictures, but the axes of these maps are {words}: use maps.")
         alone = isinstance(threshold, (int, float))
@@ -158,7 +157,7 @@ class Heatmap:
         found = [MapBoxes.on_a(one, "input") for one in found] if on == "input" else self._on_photographs(found)
         each = len(found) // (len(self) * maps_per_sample(self) * frames)
         per_map: list[Any] = found if alone else _in_groups(found, each)
-        per_map = per_map if frames_in(self) is None else _in_groups(per_map, frames)
+        per_map = _in_groups(per_map, frames) if "frame" in self.axes else per_map
         return _in_groups(per_map, maps_per_sample(self)) if "map" in self.axes else per_map
 
     def _on_photographs(self, found: list[Any]) -> list[Any]:

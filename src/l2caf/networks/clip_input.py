@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from ..clips import ClipInput
-from ..errors import NetworkError
+from ..errors import NetworkError, first_line
 from .model import Model
 
 # Networks of a fixed length are made for one of these; none is 3, which could be taken for the colours.
@@ -26,12 +26,14 @@ def with_clip_input(model: Model, frame: Image.Image, *, frames: int | None = No
     if model.clip is not None:
         return model
     picture = torch.as_tensor(model.ready(frame).input)
-    if _takes(model, picture[None]):
+    if _refusal(model, picture[None]) is None:
         return model
+    refusals = []
     for length in LENGTHS if frames is None else (frames,):
         clip = picture[None].repeat(length, 1, 1, 1)[None]  # (1, T, C, H, W)
         for channels_first in (True, False):
-            if _takes(model, clip.transpose(1, 2) if channels_first else clip):
+            refusals.append(_refusal(model, clip.transpose(1, 2) if channels_first else clip))
+            if refusals[-1] is None:
                 order = "(B, C, T, H, W)" if channels_first else "(B, T, C, H, W)"
                 found = ClipInput(length, channels_first, spread=not channels_first)
                 words = (
@@ -42,15 +44,16 @@ def with_clip_input(model: Model, frame: Image.Image, *, frames: int | None = No
     tried = f"{frames} frames" if frames is not None else f"clips of {', '.join(map(str, LENGTHS))} frames"
     raise NetworkError(
         f"{model.name} takes neither single pictures nor {tried}, as (B, C, T, H, W) or (B, T, C, H, W): say how many"
-        " frames it takes, or give an l2caf.Model with clip=ClipInput(…).",
+        f" frames it takes, or give an l2caf.Model with clip=ClipInput(…). To the last of these it said: {refusals[-1]}",
         field="frames",
     )
 
 
-def _takes(model: Model, inputs: torch.Tensor) -> bool:
+def _refusal(model: Model, inputs: torch.Tensor) -> str | None:
+    """What a network says to an input that it does not take; None where it takes it."""
     try:
         with torch.no_grad():
             model.network(model.batch(inputs.contiguous()))
-    except Exception:  # noqa: BLE001 - a network may refuse an input in any way
-        return False
-    return True
+    except Exception as error:  # noqa: BLE001 - a network may refuse an input in any way
+        return first_line(error)
+    return None
