@@ -73,6 +73,11 @@ class ErasingHead(nn.Module):
         self.fuse = Fuse()
         self.pool = nn.AdaptiveAvgPool2d(1)
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether nothing that is trained from random numbers comes before its last layers."""
+        return len(self.first) == 1
+
     def maps(self, features: Tensor, labels: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The class maps of both; `labels` are the classes by whose maps is erased, or else the best ones."""
         first = self.first(features)

@@ -24,16 +24,19 @@ def make_finer(network: nn.Module, stride: int, probe: Tensor) -> None:
     torch.Size([1, 4, 16, 16])
     """
     wanted = probe.shape[-1] // stride
-    seen = _convolutions(network, probe)
-    for module, (before, after) in seen.items():
+    for module, (before, after) in _widths(network, probe).items():
+        if isinstance(module, nn.AvgPool2d | nn.MaxPool2d):
+            if after < wanted:
+                module.kernel_size, module.stride, module.padding = 1, 1, 0  # there is nothing left to pool
+            continue
         if before < wanted:  # its neighbours are now twice, or four times, as far away
             _dilate(module, wanted // before)
         if after < wanted:
             module.stride = (1, 1)
     if _width(network, probe) < wanted:
         raise InputError(
-            f"The backbone's map cannot be given a cell for every {stride} pixels, as it shrinks by more than its"
-            " convolutions: leave the stride at 32.",
+            f"The backbone's map cannot be given a cell for every {stride} pixels, as it shrinks by more than"
+            " convolutions and poolings: leave the stride at 32.",
             field="stride",
         )
 
@@ -46,9 +49,9 @@ def _dilate(module: nn.Conv2d, times: int) -> None:
     module.dilation = tuple(times * one for one in module.dilation)  # type: ignore[assignment]
 
 
-def _convolutions(network: nn.Module, probe: Tensor) -> dict[nn.Conv2d, tuple[int, int]]:
-    """The widths of the maps that each convolution is given and gives."""
-    seen: dict[nn.Conv2d, tuple[int, int]] = {}
+def _widths(network: nn.Module, probe: Tensor) -> dict[Any, tuple[int, int]]:
+    """The widths of the maps that each convolution and pooling is given and gives."""
+    seen: dict[Any, tuple[int, int]] = {}
 
     def note(module: Any, given: tuple[Tensor, ...], output: Tensor) -> None:
         if given[0].ndim == 4 and given[0].shape[-1] > 1:  # not the squeezed vectors of squeeze-and-excitation
@@ -59,7 +62,7 @@ def _convolutions(network: nn.Module, probe: Tensor) -> dict[nn.Conv2d, tuple[in
 
 
 def _run(network: nn.Module, probe: Tensor, note: Callable[..., None]) -> None:
-    found = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
+    found = [module for module in network.modules() if isinstance(module, nn.Conv2d | nn.AvgPool2d | nn.MaxPool2d)]
     hooks = [module.register_forward_hook(note) for module in found]
     try:
         _width(network, probe)

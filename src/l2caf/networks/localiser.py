@@ -71,6 +71,11 @@ class MeanHead(nn.Module):
         self.pool = MeanOverMap(channels_last=channels_last)
         self.linear = nn.Linear(width or channels, classes)
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether nothing that is trained from random numbers comes before its last layer."""
+        return not len(self.convolutions)
+
     def scores(self, features: Tensor, labels: Tensor) -> Tensor:
         """What is trained: the scores, (1, B, classes)."""
         return self(features).unsqueeze(0)

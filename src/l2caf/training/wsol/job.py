@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "localiser.safetensors"
 SCORE = Score("top1", "top-1", "top-1 on held-out pictures, %", scale=100)
+LINEAR_RATE, DEEP_RATE, SLOWER = 0.1, 0.01, 10
 STORED_VIEWS = 4  # stored per picture, where nothing else is asked for
-NARROW = 128  # channels of ACoL's convolutions where there is only a processor
 
 
 class Trainable(nn.Module):
@@ -201,12 +201,14 @@ def _width(recipe: WsolRecipe, *, accelerated: bool) -> int:
     if recipe.width is not None:
         return recipe.width
     if recipe.recipe == "acol":
-        return WIDTH if accelerated else NARROW
+        return WIDTH if accelerated or recipe.backbone == VGG else 0
     return WIDTH if recipe.backbone == VGG else 0
 
 
 def _optimizer(module: Trainable, recipe: WsolRecipe) -> torch.optim.Optimizer:
-    parts = ((module.head, recipe.lr), (module.upper, recipe.backbone_lr))
+    # Convolutions from random numbers bear less than one linear layer on features that are good already.
+    lr = (LINEAR_RATE if module.head.is_linear else DEEP_RATE) if recipe.lr is None else recipe.lr
+    parts = ((module.head, lr), (module.upper, lr / SLOWER if recipe.backbone_lr is None else recipe.backbone_lr))
     groups: list[dict[str, Any]] = [{"params": list(part.parameters()), "lr": rate} for part, rate in parts]
     return torch.optim.SGD(
         [group for group in groups if group["params"]],
@@ -231,5 +233,6 @@ def _shortened(
     if not isinstance(source, LivePictures):
         found.append(f"{source.views} stored views of each picture take the place of cut-outs drawn anew")
     if recipe.recipe == "acol" and config.width < WIDTH:
-        found.append(f"the classifiers of ACoL have {config.width} channels; published: {WIDTH}")
+        inside = f"convolutions of {config.width} channels" if config.width else "no convolutions before their last one"
+        found.append(f"the classifiers of ACoL have {inside}; published: two of {WIDTH}")
     return found

@@ -31,8 +31,8 @@ class WsolRecipe(Recipe):
     recipe           gap, adl (attention-based dropout) or acol (adversarial complementary learning)
     stride           pixels per cell of the map: the backbone's last strides are taken out
     freeze           auto, none, trunk, or the name of the last module that stays as it is
-    width            of the 3×3 convolutions behind the trunk; None: 1,024 for vgg16-gap and for ACoL, where there is an
-                     accelerator, 128 for ACoL on a processor, else there are none
+    width            of the 3×3 convolutions behind the trunk; None: 1,024 for vgg16-gap, and for ACoL where there is an
+                     accelerator; else there are none
     adl_at           names of the modules that ADL is put behind, with commas; auto: the ends of the trained stages
     drop_threshold   of ADL; None: 0.9 for resnet50-se, else 0.8
     views            stored views per picture; 0: pictures are read anew each time; None: 4 on a processor, else 0
@@ -67,8 +67,8 @@ class WsolRecipe(Recipe):
     stride: int = option(16, "Pixels per cell of the map: 8, 16 or 32.", panel=NETWORK)
     width: int | None = option(
         None,
-        "Channels of the 3×3 convolutions behind the backbone; 0: none. [dim]Default: 1024 for vgg16-gap and for acol"
-        " (128 on a CPU), else 0.[/dim]",
+        "Channels of the 3×3 convolutions behind the backbone; 0: none. [dim]Default: 1024 for vgg16-gap, and for"
+        " acol on a GPU; else 0.[/dim]",
         panel=NETWORK,
     )
     freeze: str = option(
@@ -86,8 +86,14 @@ class WsolRecipe(Recipe):
     budget: str = option(
         "", "The most that it may take: minutes or hours (20m, 1.5h), or iterations (500); epochs are cut to fit."
     )
-    lr: float = option(0.01, "Learning rate of what follows the backbone.")
-    backbone_lr: float = option(0.001, "Learning rate of the part of the backbone that is trained.")
+    lr: float | None = option(
+        None,
+        "Learning rate of what follows the backbone. [dim]Default: 0.1 for one linear layer, 0.01 where convolutions"
+        " come before it.[/dim]",
+    )
+    backbone_lr: float | None = option(
+        None, "Learning rate of the part of the backbone that is trained. [dim]Default: a tenth of the other.[/dim]"
+    )
     drop_rate: float = option(0.75, "ADL: how often cells are dropped; else they are weighed by importance.")
     drop_threshold: float | None = option(
         None,
