@@ -81,7 +81,8 @@ class MeanHead(nn.Module):
         return self(features).unsqueeze(0)
 
     def forward(self, features: Tensor) -> Tensor:
-        return self.linear(self.pool(self.convolutions(features)))
+        maps = features if self.is_linear else self.convolutions(features)
+        return self.linear(self.pool(maps))
 
 
 class Localiser(nn.Module):
