@@ -1,4 +1,4 @@
-"""Localisers: ACoL by its definition, maps of the fused output, finer maps, checkpoints, and both parts of an object."""
+"""Localisers: ACoL by its definition, maps of the fused output, finer maps, checkpoints, both parts of an object."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ def test_a_checkpoint_says_what_it_is(tmp_path: Path, recipe: str) -> None:
     images = torch.rand(1, 3, 64, 64)
     with torch.no_grad():
         assert torch.equal(model.network(images), network(images))
-    assert model.class_names == ("wren", "finch", "owl") and not model.embedding
+    assert model.class_names == ("wren", "finch", "owl")
+    assert not model.embedding
 
 
 def test_the_networks_of_the_literature() -> None:
@@ -186,9 +187,7 @@ def cover(recipe: str, seed: int) -> tuple[float, float]:
 
 
 def test_adl_and_acol_cover_both_parts_of_an_object_more_than_a_plain_network_does() -> None:
-    plain, adl, acol = (
-        [cover(recipe, seed) for seed in range(2)] for recipe in ("gap", "adl", "acol")
-    )
+    plain, adl, acol = ([cover(recipe, seed) for seed in range(2)] for recipe in ("gap", "adl", "acol"))
     assert min(right for _, right in (*plain, *adl, *acol)) > 0.95
     for (theirs, _), *ours in zip(plain, adl, acol, strict=True):
         assert all(weak > theirs + 0.1 for weak, _ in ours), (plain, adl, acol)

@@ -86,7 +86,8 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(four: Dataset, tmp_path: P
             again = follow(settings, four, tmp_path / "again", device="cpu", progress=stopping)
         except Cancelled:
             torch.manual_seed(time.monotonic_ns() % 2**31)  # what others draw meanwhile does not matter
-    assert again is not None and not points
+    assert again is not None
+    assert not points
     assert again.losses == whole.losses
     assert [(line.iteration, line.numbers) for line in again.curve] == [
         (line.iteration, line.numbers) for line in whole.curve
@@ -103,7 +104,8 @@ def test_a_budget_is_planned_once_and_what_was_cut_is_said(
 ) -> None:
     result = follow(replace(QUICK, budget="7", freeze="0", views=1), four, tmp_path / "a", device="cpu")
     assert result.iterations == 7
-    assert "7 iterations of 18" in result.notes["cut"][0] and "frozen up to 0" in result.notes["cut"][1]
+    assert "7 iterations of 18" in result.notes["cut"][0]
+    assert "frozen up to 0" in result.notes["cut"][1]
     assert read_localiser(result.checkpoint)[1].training["cut"] == result.notes["cut"]
     timed = replace(QUICK, budget="10s", epochs=100_000)
     monkeypatch.setattr("l2caf.training.wsol.budget._seconds_per_iteration", lambda job: 1.0)
@@ -121,7 +123,7 @@ def test_learning_rates_fall_three_times() -> None:
 
 
 def test_adl_sits_in_the_trained_part_alone(four: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no trained module '0.1'"):
+    with pytest.raises(InputError, match=r"no trained module '0\.1'"):
         follow(replace(QUICK, recipe="adl", freeze="0", adl_at="0.1"), four, tmp_path, device="cpu")
 
 
@@ -132,7 +134,8 @@ def test_cub_is_trained_on_its_training_pictures_and_measured_on_the_others(tmp_
     network = localiser.build(localiser.localiser_backbone("tiny"), config)
     file = str(localiser.save_localiser(tmp_path / "localiser.safetensors", network, config))
     measured, part = pictures_of("cub", root, part=None, network=file)
-    assert part == "test" and len(measured)
+    assert part == "test"
+    assert len(measured)
     assert not {sample.name for sample in measured.samples} & {sample.name for sample in trained.samples}
     assert pictures_of("cub", root, part=None, network="tf_efficientnet_lite0")[1] == "all"
 

@@ -1,4 +1,4 @@
-"""Which part of a dataset is measured on: classes that the network has not seen, or pictures that training left aside."""
+"""Which part of a dataset is measured on: classes that the network has not seen, or pictures left aside."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def pictures_of(kind: str, root: Path, *, part: str | None, network: str) -> tup
     """
     has_splits = datasets.LAYOUTS[kind].splits
     if part is not None and part not in PICTURES:
-        raise InputError(
-            f"There is no split {part!r} of pictures: take one of {', '.join(PICTURES)}.", field="split"
-        )
+        raise InputError(f"There is no split {part!r} of pictures: take one of {', '.join(PICTURES)}.", field="split")
     if part in ("train", "test") and not has_splits:
         raise InputError(f"The layout {kind} has no official split: take all or held-out.", field="split")
     if part in ("train", "test"):

@@ -107,9 +107,7 @@ def evaluate(
 def evaluate_localisation(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
     """How well the maps find the objects."""
     METHODS.checked(request.methods or METHODS.default_in("evaluate"))
-    dataset, part = pictures_of(
-        request.dataset, request.root, part=request.split, network=request.network.network
-    )
+    dataset, part = pictures_of(request.dataset, request.root, part=request.split, network=request.network.network)
     dataset = dataset.limit(request.limit)
     model = request.network.load(progress)
     dataset = _numbered(dataset, model)
@@ -228,7 +226,7 @@ def _measured(
 
 
 def _numbered(dataset: Dataset, model: Model) -> Dataset:
-    """The dataset with labels that number the network's classes, where all that it has pictures of go by names of those."""
+    """The dataset with labels that number the network's classes, where all of its samples' classes are among those."""
     there = {sample.label for sample in dataset.samples}
     theirs, ours = {label: name for label, name in dataset.class_names.items() if label in there}, model.class_names
     places = {name: place for place, name in enumerate(ours)}

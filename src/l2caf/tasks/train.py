@@ -54,7 +54,7 @@ class TrainRequest:
             )
 
     def read(self) -> Dataset:
-        """The part that is not kept for measuring: of a layout with halves the first, or with splits the training one."""
+        """What is not kept for measuring: the first half of the classes, or the official training pictures."""
         entry = None if self.recipe.layout else datasets.trainable()[self.dataset]
         if entry is not None and self.recipe.unseen == "pictures":
             return datasets.read(self.dataset, self.root, **({"split": "train"} if entry.splits else {}))
