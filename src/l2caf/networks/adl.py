@@ -49,14 +49,14 @@ class _Weighed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, channels: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, features: Tensor, channels: int) -> Tensor:
         weight = self_attention(features, channels=channels).sigmoid()
         ctx.save_for_backward(features, weight)
         ctx.channels = channels
         return features * weight
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         features, weight = ctx.saved_tensors
         inner = torch.linalg.vecdot(gradient, features, dim=ctx.channels).unsqueeze(ctx.channels)
         slope = inner * weight * (1 - weight) / features.shape[ctx.channels]

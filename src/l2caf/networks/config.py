@@ -29,4 +29,5 @@ class Config:
             for name, value in values.pop("preprocessing").items()
         }
         classes = tuple(values.pop("classes", ()))
-        return cls(**values, classes=classes, preprocessing=Preprocessing(**prepare))
+        values |= {"classes": classes, "preprocessing": Preprocessing(**prepare)}
+        return cls(**values)

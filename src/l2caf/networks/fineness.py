@@ -45,8 +45,8 @@ def _dilate(module: nn.Conv2d, times: int) -> None:
     if max(module.kernel_size) == 1:
         return
     if isinstance(module.padding, tuple) and any(module.padding):
-        module.padding = tuple(times * one for one in module.padding)  # type: ignore[assignment]
-    module.dilation = tuple(times * one for one in module.dilation)  # type: ignore[assignment]
+        module.padding = tuple(times * one for one in module.padding)
+    module.dilation = tuple(times * one for one in module.dilation)
 
 
 def _widths(network: nn.Module, probe: Tensor) -> dict[Any, tuple[int, int]]:
