@@ -50,6 +50,7 @@ CHEAPER = {
     "sanity": "--seeds 1 --stages 2 -m l2caf",
     "time": "--rounds 1",
     "train": "--iterations 1 --views 1",
+    "train wsol": "--budget 1 --views 1 --stride 32",
     "video": "--stride 20",
 }
 # Pages of which more is asked than that they run.
@@ -117,13 +118,13 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def make_commands_cheap(patch: pytest.MonkeyPatch, words: list[str]) -> list[str]:
     """Whatever network a command names, it gets a small one, and nothing is fetched: what a page shows is how it is
     asked for. Its Python runs on what it says, and so does training with what it leaves."""
-    ours = ("embedding.safetensors", "clips.safetensors")
+    ours = ("embedding.safetensors", "clips.safetensors", "localiser.safetensors")
     if words[0] != "train" and not any(word.endswith(ours) for word in words):
         for source in ("embedded:Embedded", "from_timm:Timm", "from_torchvision:Torchvision"):
             module, _, name = source.partition(":")
             home = importlib.import_module(f"l2caf.networks.{module}")
             patch.setattr(getattr(home, name), "load", lambda self, name=DEFAULT, **given: small_model(name))
-    return shlex.split(CHEAPER.get(words[0], ""))
+    return shlex.split(CHEAPER.get(" ".join(words[:2]), CHEAPER.get(words[0], "")))
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if any(blocks(name)) and name not in (EXTENDING, PORTED)])

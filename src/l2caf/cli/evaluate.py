@@ -44,8 +44,10 @@ def command(
         str | None,
         typer.Option(
             "--split",
-            help="For retrieval: unseen (the second half of the classes), seen (the first), held-out (pictures of the"
-            " first that training left aside), all. [dim]Default: unseen for"
+            help="Of localisation: train or test pictures of cub and cars; held-out, those that the training of this"
+            " network left aside; all. [dim]Default: those that it was not trained on, else all.[/dim] Of retrieval:"
+            " unseen (the second half of the classes), seen (the first), held-out (pictures of the first that training"
+            " left aside), all. [dim]Default: unseen for"
             f" {', '.join(entry.key for entry in LAYOUTS.values() if entry.halves)}, else all.[/dim]",
             rich_help_panel=MEASURE,
         ),

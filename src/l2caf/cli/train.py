@@ -59,6 +59,7 @@ def _train() -> None:
     l2caf train retrieval cub /data/CUB_200_2011 \\
         --loss triplet --out birds
     l2caf train video turns/ --out turns-network
+    l2caf train wsol cub /data/CUB_200_2011 --recipe adl
     """
 
 
@@ -167,4 +168,6 @@ def _show(trained: Trained, *, as_json: bool) -> None:
     }
     console.print(f"{result.iterations} iterations in {result.seconds:.0f} s: {why[result.ended]}", highlight=False)
     console.print(result.choice, highlight=False)
+    for sentence in result.notes.get("cut", ()):
+        console.print(f"less than published: {sentence}", highlight=False, markup=False)
     console.print(f"network: {result.checkpoint}", highlight=False)

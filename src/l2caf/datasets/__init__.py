@@ -42,11 +42,13 @@ class DatasetEntry(Entry):
 
     own_classes   its labels number classes of its own, as training needs them; else they are meant to number the
                   outputs of networks that exist already, and are not offered for training
+    splits        its reader takes split="train" or "test": pictures of the same classes
     halves        its reader takes half="first" or "second": the classes to train on, and those that stay unseen
     """
 
     own_classes: bool = True
     halves: bool = False
+    splits: bool = False
 
 
 CLIPS = DatasetEntry("clips", "one sub-folder of clips per class, or a list of clips", "l2caf.datasets.clips:read")
@@ -56,8 +58,8 @@ CLIPS = DatasetEntry("clips", "one sub-folder of clips per class, or a list of c
 LAYOUTS = Table(
     "dataset",
     DatasetEntry("imagenet", "ImageNet", "l2caf.datasets.imagenet:read", own_classes=False),
-    DatasetEntry("cub", "CUB-200-2011", "l2caf.datasets.cub:read", halves=True),
-    DatasetEntry("cars", "Stanford Cars", "l2caf.datasets.cars:read", halves=True),
+    DatasetEntry("cub", "CUB-200-2011", "l2caf.datasets.cub:read", halves=True, splits=True),
+    DatasetEntry("cars", "Stanford Cars", "l2caf.datasets.cars:read", halves=True, splits=True),
     DatasetEntry("manifest", "a list of files with boxes", "l2caf.datasets.manifest:read", own_classes=False),
     DatasetEntry("folder", "one sub-folder per class", "l2caf.datasets.folder:read"),
 )

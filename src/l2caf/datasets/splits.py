@@ -1,4 +1,4 @@
-"""Which part of a dataset retrieval is measured on: classes that the network has not seen, or pictures left aside."""
+"""Which part of a dataset is measured on: classes that the network has not seen, or pictures left aside."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..networks.embedding import EmbeddingConfig
 
 PARTS = ("unseen", "seen", "held-out", "all")
+PICTURES = ("train", "test", "held-out", "all")
 _HALVES = {"unseen": "second", "seen": "first", "held-out": "first", "all": "all"}
 HELD_OUT = "held_out"  # where a checkpoint's config names the pictures that training left aside
 
@@ -28,6 +29,35 @@ def part_of(kind: str, root: Path, *, part: str | None, network: str) -> tuple[D
     if chosen in ("unseen", "seen") and not has_halves:
         raise InputError(f"The layout {kind} has no halves of classes: take all or held-out.", field="split")
     found = datasets.read(kind, root, half=_HALVES[chosen]) if has_halves else datasets.read(kind, root)
+    if chosen == "held-out":
+        names = set(_held_out(network))
+        found = replace(found, samples=tuple(sample for sample in found.samples if sample.name in names))
+    if not found.samples:
+        raise InputError(
+            f"The {chosen} part of {found.name} in '{root}' holds no picture: choose another.", field="split"
+        )
+    return found, chosen
+
+
+def pictures_of(kind: str, root: Path, *, part: str | None, network: str) -> tuple[Dataset, str]:
+    """Read the pictures that maps are measured on.
+
+    With no part named, a classifier that was trained on this data is measured on pictures that it has not seen: the
+    official test ones, or those that training left aside where there are none. For all others it is all of them.
+    """
+    has_splits = datasets.LAYOUTS[kind].splits
+    if part is not None and part not in PICTURES:
+        raise InputError(f"There is no split {part!r} of pictures: take one of {', '.join(PICTURES)}.", field="split")
+    if part in ("train", "test") and not has_splits:
+        raise InputError(f"The layout {kind} has no official split: take all or held-out.", field="split")
+    if part in ("train", "test"):
+        found, chosen = datasets.read(kind, root, split=part), part
+    else:
+        found, chosen = datasets.read(kind, root), part or "all"
+        config = _config(network) if part is None else None
+        if config and config.classes and config.dataset == found.name and _is_classifier(network):
+            chosen = "test" if has_splits else "held-out"
+            found = datasets.read(kind, root, split="test") if has_splits else found
     if chosen == "held-out":
         names = set(_held_out(network))
         found = replace(found, samples=tuple(sample for sample in found.samples if sample.name in names))
@@ -52,6 +82,12 @@ def _held_out(network: str) -> list[str]:
             f"{network} names no pictures that its training left aside: choose another split.", field="split"
         )
     return [str(name) for name in names]
+
+
+def _is_classifier(network: str) -> bool:
+    from ..networks.weights import read_header
+
+    return read_header(network).loader == "localiser"
 
 
 def _config(network: str) -> EmbeddingConfig | None:

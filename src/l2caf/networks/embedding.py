@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import CatalogueError, InputError, L2cafError, WeightsError
-from ..files import json_text
 from ..preprocessing import Preprocessing
 from . import embedded
 from .catalogue import ALIASES
+from .config import Config
 from .from_timm import Timm
 from .model import Model
 from .weights import Header, load_weights, read_header, save_checkpoint
@@ -24,7 +23,7 @@ LOADER = "embedding"  # the key of `load_embedding` among the loaders of checkpo
 
 
 @dataclass(frozen=True)
-class EmbeddingConfig:
+class EmbeddingConfig(Config):
     """All that is needed to build a retrieval network again, to feed it, and to compare what it returns.
 
     backbone      a name of the catalogue: tf_efficientnet_lite0 or timm:NAME
@@ -41,23 +40,6 @@ class EmbeddingConfig:
     dataset: str = ""
     classes: tuple[str, ...] = ()
     training: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_json(self) -> str:
-        """One JSON document."""
-        return json_text(asdict(self), indent=2).rstrip()
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `as_json` wrote; fields of later versions are left aside."""
-        document = json.loads(text)
-        known = {one.name for one in fields(cls)}
-        values = {name: value for name, value in document.items() if name in known}
-        prepare: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.pop("preprocessing").items()
-        }
-        classes = tuple(values.pop("classes", ()))
-        return cls(**values, classes=classes, preprocessing=Preprocessing(**prepare))
 
 
 class MeanOverMap(nn.Module):

@@ -18,6 +18,7 @@ LOADERS = Table(
     "kind of checkpoint",
     Entry("embedding", "a retrieval network", "l2caf.networks.embedding:load_embedding"),
     Entry("clips", "a retrieval network for clips", "l2caf.networks.clip_embedding:load_clip_embedding"),
+    Entry("localiser", "a network fine-tuned to localise", "l2caf.networks.localiser:load_localiser"),
 )
 
 
@@ -44,5 +45,5 @@ class Checkpoint(Source):
             source="your own",
             parameters=None,
             needs="a checkpoint of 'l2caf train'",
-            description="a retrieval network, as out/embedding.safetensors",
+            description="a network that was trained here, as out/embedding.safetensors",
         )

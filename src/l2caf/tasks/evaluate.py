@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import datasets
 from ..datasets.dataset import Dataset
-from ..datasets.splits import part_of, trained_by
+from ..datasets.splits import part_of, pictures_of, trained_by
 from ..errors import InputError
 from ..evaluation import localization, retrieval
 from ..evaluation.localization import Localization, LocalizationResult
@@ -55,7 +55,7 @@ class EvaluationRequest:
     classes         what maps of a class are about: the "labels" of the data, which then number the network's outputs,
                     or what is "predicted", each image's best class; None for labels where their names are the
                     network's, else there are no such maps
-    split           of retrieval: which classes or pictures; None for what suits the layout
+    split           which classes (of retrieval) or pictures; None for what suits the layout and the network
     limit           at most so many images, spread over all
     batch           images at once
     out             gets the rows, the results and the report
@@ -106,10 +106,9 @@ def evaluate(
 
 def evaluate_localisation(request: EvaluationRequest, executor: Executor | None, progress: Progress) -> Evaluation:
     """How well the maps find the objects."""
-    if request.split is not None:
-        raise InputError("It belongs to retrieval: leave it out, or take the protocol retrieval.", field="split")
     METHODS.checked(request.methods or METHODS.default_in("evaluate"))
-    dataset = datasets.read(request.dataset, request.root).limit(request.limit)
+    dataset, part = pictures_of(request.dataset, request.root, part=request.split, network=request.network.network)
+    dataset = dataset.limit(request.limit)
     model = request.network.load(progress)
     dataset = _numbered(dataset, model)
     about = _about(request, dataset, model)
@@ -137,7 +136,7 @@ def evaluate_localisation(request: EvaluationRequest, executor: Executor | None,
     title = f"{result.network} on {result.dataset}: where do its maps lie?"
     shown = {
         "network": result.network,
-        "data": result.dataset,
+        "data": result.dataset if part == "all" else f"{result.dataset} ({part})",
         "view": result.view,
         "images": str(result.comparison.images),
     }
@@ -227,8 +226,9 @@ def _measured(
 
 
 def _numbered(dataset: Dataset, model: Model) -> Dataset:
-    """The dataset with labels that number the network's classes, where all of its classes go by names of those."""
-    theirs, ours = dataset.class_names, model.class_names
+    """The dataset with labels that number the network's classes, where all of its samples' classes are among those."""
+    there = {sample.label for sample in dataset.samples}
+    theirs, ours = {label: name for label, name in dataset.class_names.items() if label in there}, model.class_names
     places = {name: place for place, name in enumerate(ours)}
     if not theirs or len(places) < len(ours) or not places.keys() >= set(theirs.values()):
         return dataset

@@ -54,8 +54,11 @@ class TrainRequest:
             )
 
     def read(self) -> Dataset:
-        """The pictures; of a layout with halves the first, since the second is what results are measured on."""
-        if not self.recipe.layout and datasets.trainable()[self.dataset].halves:
+        """What is not kept for measuring: the first half of the classes, or the official training pictures."""
+        entry = None if self.recipe.layout else datasets.trainable()[self.dataset]
+        if entry is not None and self.recipe.unseen == "pictures":
+            return datasets.read(self.dataset, self.root, **({"split": "train"} if entry.splits else {}))
+        if entry is not None and entry.halves:
             return datasets.read(self.dataset, self.root, half="first")
         return datasets.read(self.dataset, self.root)
 

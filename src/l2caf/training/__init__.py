@@ -20,5 +20,10 @@ RECIPES = Table(
         "Train a recurrent network whose embeddings find clips of the same class.",
         "l2caf.training.video.recipe:VideoRecipe",
     ),
+    Entry(
+        "wsol",
+        "Train a classifier whose maps find objects, from labels of pictures alone.",
+        "l2caf.training.wsol.recipe:WsolRecipe",
+    ),
 )
 """What can be trained, by the name of its command."""

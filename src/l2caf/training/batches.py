@@ -75,6 +75,39 @@ class ClassBatches:
         return {int(label): np.flatnonzero(self.labels == label) for label in np.unique(self.labels)}
 
 
+@dataclass(frozen=True)
+class EpochBatches:
+    """Batches of `size` pictures out of `count`, such that an epoch has each picture once, but for a rest.
+
+    >>> batches = EpochBatches(10, size=4)
+    >>> batches.per_epoch, len({*batches(0).tolist(), *batches(1).tolist()})
+    (2, 8)
+    """
+
+    count: int
+    size: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InputError(f"A batch of {self.size} pictures is none: give 1 or more.", field="batch")
+        object.__setattr__(self, "size", min(self.size, self.count))
+
+    @property
+    def per_epoch(self) -> int:
+        return max(1, self.count // self.size)
+
+    def __call__(self, iteration: int) -> Ints:
+        """The places of the pictures of a batch."""
+        epoch, within = divmod(iteration, self.per_epoch)
+        order = np.random.default_rng((self.seed, epoch)).permutation(self.count)
+        return order[within * self.size : (within + 1) * self.size]
+
+    def views(self, iteration: int, count: int) -> Ints:
+        """The number of the view, one of `count`, that each picture of a batch is shown in."""
+        return np.random.default_rng((self.seed, iteration, 1)).integers(0, count, self.size)
+
+
 def share_of(batch: Ints, *, rank: int, processes: int) -> Ints:
     """The part of a batch that one of several processes computes; the parts, in order of rank, are the batch."""
     if len(batch) % processes:

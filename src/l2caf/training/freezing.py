@@ -80,9 +80,9 @@ def auto_cut(trunk: nn.Module, probe: Tensor) -> str:
 
     That is `layer3` of a ResNet, `stages.2` of a ConvNeXt, `blocks.5` of an EfficientNet.
     """
-    stages = _stages(trunk, probe)
-    heavy = [place for place, name in enumerate(stages) if _weight(trunk, name) >= LEAST_STAGE * _weight(trunk, "")]
-    before_last = reversed(stages[: heavy[-1]]) if heavy else ()
+    found = stages(trunk, probe)
+    heavy = [place for place, name in enumerate(found) if _weight(trunk, name) >= LEAST_STAGE * _weight(trunk, "")]
+    before_last = reversed(found[: heavy[-1]]) if heavy else ()
     for name in before_last:
         try:
             Cut(trunk, name, probe)
@@ -92,7 +92,7 @@ def auto_cut(trunk: nn.Module, probe: Tensor) -> str:
     return EVERYTHING
 
 
-def _stages(trunk: nn.Module, probe: Tensor) -> list[str]:
+def stages(trunk: nn.Module, probe: Tensor) -> list[str]:
     """The large parts in the order in which they are done: the trunk's own, or those of a module that holds all."""
     maps = _maps(trunk, probe)
     for name, child in trunk.named_children():

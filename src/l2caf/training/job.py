@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .curves import Score
+from .recipe import Limits
 from .state import Averages, LogLine
 
 
@@ -29,6 +30,7 @@ class Job(ABC):
     before      the same score of other networks, such as the start, to compare with
     bad         pictures that were left out, and why
     notes       what else should stand in the log, as JSON values
+    limits      where the recipe could only tell them once all was prepared; else those of the recipe hold
     contents    hashes of what the run starts from beside the pictures, such as weights; another run must not go on
 
     >>> sorted(Job.__abstractmethods__)  # what a job of one's own gives
@@ -45,6 +47,7 @@ class Job(ABC):
     bad: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
     contents: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits | None = None
 
     @abstractmethod
     def loss(self, iteration: int) -> Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
@@ -29,6 +29,7 @@ class Limits:
     measure_every   between two measurements
     patience        measurements without a better score before training ends; better is more than by `worth`
     warmup          until the learning rates have risen to their full size
+    falls           from each of these on the learning rates are a tenth of what they were
 
     Of many scores on few pictures the largest is a matter of luck, hence `worth`: the longer it is waited for, the
     more is forgotten.
@@ -39,6 +40,16 @@ class Limits:
     patience: int = 6
     worth: float = 0.01
     warmup: int = 0
+    falls: tuple[int, ...] = ()
+
+    def rate(self, iteration: int) -> float:
+        """What the learning rates are multiplied by.
+
+        >>> [round(Limits(100, warmup=2, falls=(50,)).rate(iteration), 3) for iteration in (0, 1, 49, 50)]
+        [0.5, 1.0, 1.0, 0.1]
+        """
+        risen = min(1.0, (iteration + 1) / max(1, self.warmup))
+        return risen * 0.1 ** sum(iteration >= fall for fall in self.falls)
 
 
 class Recipe(ABC):
@@ -46,6 +57,7 @@ class Recipe(ABC):
 
     name    key in RECIPES
     layout  the one kind of data that it learns from; empty where its command is told the layout
+    unseen  what training leaves for measuring: the second half of the "classes", or the test "pictures" of all of them
     demo    whether there is data to try it with, which the program makes itself
     about   what its command's help says after the first line
 
@@ -65,6 +77,7 @@ class Recipe(ABC):
 
     name: ClassVar[str]
     layout: ClassVar[str] = ""
+    unseen: ClassVar[Literal["classes", "pictures"]] = "classes"
     demo: ClassVar[bool] = False
     about: ClassVar[str] = ""
 

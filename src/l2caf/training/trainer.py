@@ -57,7 +57,7 @@ def follow(
         contents = {FILES: [*map(list, entries_of(data.samples))], "code": code_version()}
         with kept_in(out, run=hash_of([json.dumps(contents)]), process=fabric.global_rank) as kept:
             job = recipe.prepare(data, fabric, progress if fabric.is_global_zero else silent)
-            result = train(job, recipe.limits, out, minutes=minutes, progress=progress, contents=contents)
+            result = train(job, job.limits or recipe.limits, out, minutes=minutes, progress=progress, contents=contents)
         if result.ended is not Ended.MINUTES:  # else it goes on when the same command is given again
             kept.remove()
         return result
@@ -160,7 +160,7 @@ class _Run:
         job, state = self.job, self.state
         iteration = state.iteration
         for group in job.optimizer.param_groups:
-            group["lr"] = group["initial_lr"] * min(1.0, (iteration + 1) / max(1, self.limits.warmup))
+            group["lr"] = group["initial_lr"] * self.limits.rate(iteration)
         loss = job.loss(iteration)
         losses = everyone(job.fabric, float(loss.detach()))
         if not all(map(math.isfinite, losses)):

@@ -1,0 +1,137 @@
+"""Attention-based dropout: while a network learns, hide the most discriminative cells, or weigh all by importance.
+
+Choe and Shim, CVPR 2019. The layer has no parameters and does nothing in evaluation, so a network that was trained with
+it is used without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError
+
+RATE, THRESHOLD = 0.75, 0.8  # as published: how often cells are dropped, and which share of the largest is too much
+
+
+def self_attention(features: Tensor, *, channels: int = 1) -> Tensor:
+    """The mean over channels: how strongly each cell answers, with an axis of one channel left."""
+    return features.mean(dim=channels, keepdim=True)
+
+
+def drop_mask(attention: Tensor, threshold: float) -> Tensor:
+    """0 where a sample's attention reaches `threshold` times its largest, else 1."""
+    return (attention < threshold * attention.amax(dim=(1, 2, 3), keepdim=True)).to(attention.dtype)
+
+
+def attention_dropout(features: Tensor, *, rate: float, threshold: float, channels: int = 1) -> Tensor:
+    """Features (B, C, H, W) times the drop mask, with probability `rate`, or else times sigmoid(attention).
+
+    One draw from torch's generator decides for the whole batch. The mask is a constant for gradients, so they flow
+    through the cells that are kept; those of the importance flow through the sigmoid as well.
+    """
+    if float(torch.rand(())) < rate:
+        with torch.no_grad():
+            mask = drop_mask(self_attention(features, channels=channels), threshold)
+        return features * mask
+    weighed: Tensor = _Weighed.apply(features, channels)
+    return weighed
+
+
+class _Weighed(torch.autograd.Function):
+    """x · sigmoid(mean of x over channels).
+
+    Its gradient, g · s + mean(g · x) · s (1 − s), passes over the features half as often as that of its parts.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, channels: int) -> Tensor:
+        weight = self_attention(features, channels=channels).sigmoid()
+        ctx.save_for_backward(features, weight)
+        ctx.channels = channels
+        return features * weight
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        features, weight = ctx.saved_tensors
+        inner = torch.linalg.vecdot(gradient, features, dim=ctx.channels).unsqueeze(ctx.channels)
+        slope = inner * weight * (1 - weight) / features.shape[ctx.channels]
+        return torch.addcmul(slope, gradient, weight), None
+
+
+class ADL(nn.Module):
+    """The layer, to be put behind any other that gives a map.
+
+    rate       how often the most discriminative cells are dropped; else all are weighed by importance
+    threshold  cells that reach this share of the largest attention are dropped
+    channels   the axis of the channels: 1, or 3 where they come last
+
+    >>> features = torch.rand(2, 8, 7, 7)
+    >>> torch.equal(ADL().eval()(features), features)
+    True
+    """
+
+    def __init__(self, rate: float = RATE, threshold: float = THRESHOLD, *, channels: int = 1) -> None:
+        super().__init__()
+        _check(rate, threshold)
+        self.rate, self.threshold, self.channels = rate, threshold, channels
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not self.training:
+            return features
+        return attention_dropout(features, rate=self.rate, threshold=self.threshold, channels=self.channels)
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}, threshold={self.threshold}"
+
+
+@dataclass(frozen=True)
+class _After:
+    """A hook that puts what a module gives through the layer while that module is in training mode."""
+
+    rate: float
+    threshold: float
+    channels: int
+
+    def __call__(self, module: nn.Module, given: Any, output: Any) -> Any:
+        if not module.training:
+            return None
+        return attention_dropout(output, rate=self.rate, threshold=self.threshold, channels=self.channels)
+
+
+def put_adl(
+    network: nn.Module,
+    places: Sequence[str],
+    *,
+    rate: float = RATE,
+    threshold: float = THRESHOLD,
+    channels: int = 1,
+) -> list[Any]:
+    """Put the layer behind the modules of these names ("" is the network itself), and give handles that remove it.
+
+    A hook in place of a module of its own: the names of the weights stay, and so does the code of the network.
+
+    >>> network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
+    >>> [handle] = put_adl(network, ["1"], threshold=0.9)
+    >>> handle.remove()
+    """
+    _check(rate, threshold)
+    known = dict(network.named_modules())
+    for place in places:
+        if place not in known:
+            near = [name for name in known if name and name.count(".") <= 1]
+            raise InputError(
+                f"There is no trained module {place!r} to put ADL behind: take one of {', '.join(near[-12:])}.",
+                field="adl_at",
+            )
+    return [known[place].register_forward_hook(_After(rate, threshold, channels)) for place in places]
+
+
+def _check(rate: float, threshold: float) -> None:
+    for name, value in (("drop_rate", rate), ("drop_threshold", threshold)):
+        if not 0 <= value <= 1:
+            raise InputError(f"{name} is {value}: give a number from 0 to 1.", field=name)

@@ -1,0 +1,1 @@
+"""Weakly supervised localisation: classifiers whose maps find objects."""

@@ -1,0 +1,99 @@
+"""Attention-based dropout: its definition, its draw, its gradients, and that it is gone in evaluation."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from l2caf.errors import InputError
+from l2caf.networks.adl import ADL, attention_dropout, drop_mask, put_adl, self_attention
+from l2caf.networks.imports import import_timm
+
+
+def slow(features: Tensor, *, drops: bool, threshold: float) -> Tensor:
+    """The definition, cell by cell."""
+    made = torch.zeros_like(features)
+    samples, channels, rows, columns = features.shape
+    for sample in range(samples):
+        attention = {
+            (row, column): sum(float(features[sample, channel, row, column]) for channel in range(channels)) / channels
+            for row in range(rows)
+            for column in range(columns)
+        }
+        largest = max(attention.values())
+        for (row, column), value in attention.items():
+            weight = float(value < threshold * largest) if drops else float(torch.tensor(value).sigmoid())
+            made[sample, :, row, column] = weight * features[sample, :, row, column]
+    return made
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("drops", [True, False])
+def test_it_is_what_the_definition_says(drops: bool, channels: int) -> None:
+    features = torch.rand(3, 5, 4, 6, generator=torch.Generator().manual_seed(0))
+    shown = features if channels == 1 else features.permute(0, 2, 3, 1)
+    made = attention_dropout(shown, rate=float(drops), threshold=0.8, channels=channels)
+    made = made if channels == 1 else made.permute(0, 3, 1, 2)
+    assert torch.allclose(made, slow(features, drops=drops, threshold=0.8), atol=1e-6)
+
+
+def test_what_is_dropped_are_the_cells_that_answer_most() -> None:
+    features = torch.rand(8, 5, 7, 7)
+    attention = self_attention(features)
+    mask = drop_mask(attention, 0.8)
+    for sample, kept in zip(attention.flatten(1), mask.flatten(1), strict=True):
+        assert 0 < kept.sum() < kept.numel()
+        assert sample[kept == 0].min() >= sample[kept == 1].max()
+
+
+def test_one_of_the_two_is_chosen_for_the_whole_batch_as_often_as_asked() -> None:
+    torch.manual_seed(0)
+    layer, features, tries = ADL(rate=0.75).train(), torch.rand(4, 3, 5, 5) + 0.1, 2000
+    dropped = 0
+    for _ in range(tries):
+        empty = (layer(features) == 0).all(dim=1).flatten(1).any(dim=1)
+        assert empty.all() or not empty.any()
+        dropped += int(empty.all())
+    assert abs(dropped / tries - 0.75) < 4 * (0.75 * 0.25 / tries) ** 0.5
+
+
+def test_gradients_flow_through_what_is_kept_alone() -> None:
+    features = torch.rand(2, 3, 5, 5, dtype=torch.float64).requires_grad_()
+    mask = drop_mask(self_attention(features.detach()), 0.8).expand_as(features)
+    (gradient,) = torch.autograd.grad(attention_dropout(features, rate=1.0, threshold=0.8).sum(), features)
+    assert torch.equal(gradient, mask)
+    assert torch.autograd.gradcheck(lambda x: attention_dropout(x, rate=0.0, threshold=0.8), (features,))
+
+
+def test_in_evaluation_the_network_is_bit_equal_to_the_one_without() -> None:
+    torch.manual_seed(0)
+    plain = import_timm().create_model("resnet10t", pretrained=False, num_classes=5).eval()
+    other = copy.deepcopy(plain)
+    handles = put_adl(other, ["layer2", "layer3", "layer4"])
+    images = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        assert torch.equal(other(images), plain(images))
+        assert other.state_dict().keys() == plain.state_dict().keys()
+        with torch.random.fork_rng():
+            assert not torch.equal(other.train()(images), copy.deepcopy(plain).train()(images))
+    for handle in handles:
+        handle.remove()
+    assert not any(module._forward_hooks for module in other.modules())
+
+
+def test_a_copy_of_the_network_keeps_it() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU())
+    put_adl(network, ["1"], rate=1.0)
+    made = copy.deepcopy(network).train()(torch.rand(1, 3, 6, 6))
+    assert (made == 0).all(dim=1).any()
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="drop_rate is 2"):
+        ADL(rate=2)
+    with pytest.raises(InputError, match="no trained module 'nowhere'") as refused:
+        put_adl(nn.Sequential(nn.ReLU()), ["nowhere"])
+    assert refused.value.field == "adl_at"
