@@ -44,7 +44,8 @@ def with_clip_input(model: Model, frame: Image.Image, *, frames: int | None = No
     tried = f"{frames} frames" if frames is not None else f"clips of {', '.join(map(str, LENGTHS))} frames"
     raise NetworkError(
         f"{model.name} takes neither single pictures nor {tried}, as (B, C, T, H, W) or (B, T, C, H, W): say how many"
-        f" frames it takes, or give an l2caf.Model with clip=ClipInput(…). To the last of these it said: {refusals[-1]}",
+        " frames it takes, or give an l2caf.Model with clip=ClipInput(…). To the last of these it said:"
+        f" {refusals[-1]}",
         field="frames",
     )
 
