@@ -15,6 +15,7 @@ from l2caf.methods.grad_cam import GradCAM, GradCAMAbs
 from l2caf.methods.method import Method
 from l2caf.objectives.classes import ClassSpecific
 from l2caf.objectives.prediction import Prediction
+from l2caf.objectives.region import Region
 from l2caf.solvers.auto import Auto
 from l2caf.solvers.gradient_descent import GradientDescent
 from l2caf.solvers.riemannian import Riemannian
@@ -27,6 +28,8 @@ METHODS: dict[str, Method] = {
     "AttentionFilter of a class": AttentionFilter(ClassSpecific(1)),
     "AttentionFilter of the top 2": AttentionFilter(ClassSpecific(top=2), solver=SHORT_SEARCH),
     "AttentionFilter of the prediction": AttentionFilter(Prediction(), solver=SHORT_SEARCH),
+    "AttentionFilter, region": AttentionFilter(Region((1, 0, 7, 5), channel=1)),
+    "AttentionFilter, region kept": AttentionFilter(Region((1, 0, 7, 5))),
     "AttentionFilter, Softmax": AttentionFilter(filter=Softmax()),
     "AttentionFilter, Gaussian": AttentionFilter(filter=Gaussian()),
     "AttentionFilter by descent": AttentionFilter(solver=GradientDescent(steps=20)),
@@ -42,12 +45,13 @@ Suits = Callable[[str], bool]
 
 
 def any_method(method: str) -> bool:
-    return True
+    """The output is a row of scores, in which there are no regions."""
+    return "region" not in method
 
 
 def but_cam(method: str) -> bool:
     """The head is not affine."""
-    return method != "CAM"
+    return method != "CAM" and any_method(method)
 
 
 def no_classes(method: str) -> bool:

@@ -48,6 +48,7 @@ _HOMES = {
     "ClassOblivious": "objectives.output",
     "ClassSpecific": "objectives.classes",
     "Prediction": "objectives.prediction",
+    "Region": "objectives.region",
     "Similarity": "objectives.output",
     "UnitL2": "filters",
     "UnitL1": "filters",
@@ -141,6 +142,7 @@ __all__ = [
     "Problem",
     "Recipe",
     "Recording",
+    "Region",
     "Riemannian",
     "Sample",
     "Similarity",
@@ -191,6 +193,7 @@ if TYPE_CHECKING:
     from .objectives.output import ClassOblivious as ClassOblivious
     from .objectives.output import Similarity as Similarity
     from .objectives.prediction import Prediction as Prediction
+    from .objectives.region import Region as Region
     from .problem import Problem as Problem
     from .recorder import Recording as Recording
     from .recorder import record as record

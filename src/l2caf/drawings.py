@@ -64,9 +64,10 @@ def cells_of(
     maps = range(maps_per_sample(heatmap)) if which is None else [which]
     images = _one_each([_photograph(heatmap, one) for one in samples] if image is None else image, samples)
     return [
-        [
+        _asked_about(heatmap, sample)
+        + [
             Cell(
-                title_of(heatmap, sample, number) if len(maps) > 1 else "",
+                title_of(heatmap, sample, number) if len(maps) > 1 else "where it looked" if heatmap.region else "",
                 heat_of(heatmap, under, sample, _named(heatmap, number), signed=signed, preprocess=preprocess),
                 under,
                 with_boxes({}, boxes_for(heatmap, boxes, sample, number)),
@@ -75,6 +76,16 @@ def cells_of(
         ]
         for sample, under in zip(samples, images, strict=True)
     ]
+
+
+def _asked_about(heatmap: Heatmap, index: int) -> list[Cell]:
+    """The output with the region that was asked about, where there is one."""
+    from .rendering.drawn import Cell
+
+    if heatmap.region is None or not heatmap.region.is_drawable:
+        return []
+    (index,) = chosen_samples([index], len(heatmap))
+    return [Cell("asked about", None, heatmap.region.drawn(index))]
 
 
 def _photograph(heatmap: Heatmap, index: int) -> Image | None:

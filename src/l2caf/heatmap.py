@@ -16,6 +16,7 @@ from .boxes import MapBoxes
 from .drawings import boxes_for, cells_of, check_flat, heat_of, map_of, maps_per_sample, picture_of, with_boxes
 from .errors import FileError, InputError
 from .preprocessing import Crop
+from .rendering.region import OutputRegion
 from .solution import Outcome, Solution, alone, chosen_samples, same
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Heatmap:
 
     `call` tells which call of the layer it was, where there are several; `input` which argument of the network the map
     belongs to; `crops`, one per sample, where the input lies on the photograph, where that is known; `class_names` what
-    drawings call the classes. `solution` tells how the maps were found, and `outcome` how well.
+    drawings call the classes; `region` the part of the output that was asked about (`Region`), drawn beside the maps.
+    `solution` tells how the maps were found, and `outcome` how well.
 
     It is a collection of its samples: `heatmap[1]` and `heatmap[:2]` are heatmaps of some of them (of one, a batch of
     one), and `for one in heatmap` goes through them one by one. It can be compared, copied and pickled.
@@ -62,6 +64,7 @@ class Heatmap:
     input: str = "0"
     crops: tuple[Crop, ...] | None = None
     class_names: tuple[str, ...] = ()
+    region: OutputRegion | None = None
 
     def __post_init__(self) -> None:
         if not self.axes:  # made by hand, from maps alone
@@ -185,6 +188,7 @@ class Heatmap:
             classes=None if self.classes is None else self.classes[chosen],
             solution=self.solution[chosen],
             crops=None if self.crops is None else tuple(self.crops[one] for one in chosen),
+            region=None if self.region is None else self.region.only(chosen),
         )
         for name in ("maps", "signed"):  # what was computed for all of them is not computed again
             if name in self.__dict__:

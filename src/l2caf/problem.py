@@ -15,7 +15,8 @@ from .heads.affine import AffineMap
 from .heads.endpoint import Endpoint
 from .heads.head import ROWS, Head
 from .heads.head import Way as Way
-from .numerics import ALIKE, rows
+from .heads.tangent import Tangent as Tangent
+from .numerics import ALIKE, FEELS_SCALE, rows
 from .objectives.objective import Loss
 
 
@@ -226,6 +227,12 @@ class Problem:
         rows = only.nonzero().flatten()
         return self.untouched.index_put((rows,), self._head.filtered_rows(weights[rows], rows, self._endpoint.at))
 
+    def tangent(self) -> Tangent:
+        """The slope of the endpoint at the untouched filter, with the head computed in full."""
+        self.evaluations += 1
+        untouched = torch.ones(self.batch, self.positions, device=self.device)
+        return Tangent(lambda weights: self._head.filtered(weights, self._endpoint.at, way=Way.REPLAY), untouched)
+
     def confirmed(self, weights: Tensor) -> Tensor:
         """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""
         shape = self.untouched.shape
@@ -238,6 +245,14 @@ class Problem:
     def is_known(self) -> bool:
         """Whether the head was confirmed as what it is, on this batch, before the problem was posed."""
         return self._head.is_known and self.endpoint == "output"
+
+    @torch.no_grad()
+    def is_scale_invariant(self) -> bool:
+        """Whether the uniform filter gives the untouched output already: to keep that then asks nothing."""
+        even = torch.full((self.maps, self.batch, self.positions), self.positions**-0.5, device=self.device)
+        random = torch.randn(1, 1, self.positions, generator=torch.Generator().manual_seed(0)).to(even)
+        at_even, at_random = self.value(even), self.value((random / random.norm()).expand_as(even))
+        return bool((at_even <= FEELS_SCALE * at_random)[:, self.finite].all()) and bool(self.finite.any())
 
     def why_not_affine(self) -> str | None:
         """What stands against an affine map, or None."""

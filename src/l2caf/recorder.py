@@ -219,7 +219,7 @@ class _Run:
         return [next(tapes) if ok else None for ok in lean]
 
     def _with_plan(self, head: RecordedHead, wanted: Wanted) -> Head:
-        if self.signature is None:
+        if self.signature is None or head.replay.was_curved:
             return head
         known = knowledge_of(self.network)  # an outdated one was dropped on the way
         plan = make_plan(head)

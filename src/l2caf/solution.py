@@ -25,6 +25,7 @@ class Outcome(StrEnum):
 
     EXACT = "exact"
     CONVERGED = "converged"
+    FIRST_ORDER = "first_order"
     STEP_LIMIT = "step_limit"
     TIME_LIMIT = "time_limit"
     STUCK = "stuck"
@@ -56,6 +57,7 @@ class Outcome(StrEnum):
 _SENTENCES = {
     Outcome.EXACT: "the global optimum, in closed form",
     Outcome.CONVERGED: "the solver's own test of convergence was met",
+    Outcome.FIRST_ORDER: "the optimum to first order, for the network as it is",
     Outcome.STEP_LIMIT: "the best filter found before the evaluations ran out",
     Outcome.TIME_LIMIT: "the best filter found before the time ran out",
     Outcome.STUCK: "the best filter found, but the gradient leads nowhere there or contradicts the values",
@@ -286,8 +288,8 @@ def least(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 _FROM_SURE = [
-    Outcome.FORMULA, Outcome.EXACT, Outcome.CONVERGED, Outcome.STEP_LIMIT, Outcome.TIME_LIMIT, Outcome.STUCK,
-    Outcome.UNIFORM, Outcome.UNMOVED, Outcome.UNDECIDED, Outcome.NON_FINITE,
+    Outcome.FORMULA, Outcome.EXACT, Outcome.CONVERGED, Outcome.FIRST_ORDER, Outcome.STEP_LIMIT, Outcome.TIME_LIMIT,
+    Outcome.STUCK, Outcome.UNIFORM, Outcome.UNMOVED, Outcome.UNDECIDED, Outcome.NON_FINITE,
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ PUBLIC = {
     "explain", "Filter", "Found", "Gaussian", "General", "GradCAM", "GradCAMAbs", "GradientDescent", "Head",
     "Heatmap", "Job", "L2cafError", "Layout", "LeastSquares", "Linear", "load", "Losses", "Maps", "Method",
     "Model", "Objective", "Outcome", "Prediction", "Problem", "read", "Recipe", "record", "Recording",
-    "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2",
+    "Region", "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2",
     "UnitL2PerFrame", "usable_layers", "Work",
 }  # fmt: skip
 
@@ -80,8 +80,8 @@ def test_what_a_heatmap_and_a_solution_hold() -> None:
         Solution.__dataclass_fields__
     )
     assert {str(outcome) for outcome in Outcome} == {
-        "exact", "converged", "step_limit", "time_limit", "stuck", "uniform", "unmoved", "undecided", "non_finite",
-        "formula",
+        "exact", "converged", "first_order", "step_limit", "time_limit", "stuck", "uniform", "unmoved", "undecided",
+        "non_finite", "formula",
     }  # fmt: skip
 
 

@@ -48,6 +48,22 @@ def command(
         ),
     ] = False,
     seed: options.Seed = 0,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            "--region",
+            help="A part of an image-like output: x0,y0,x1,y1 in its pixels, or the file of a mask.",
+            rich_help_panel=options.ASK,
+        ),
+    ] = None,
+    channel: Annotated[
+        int | None,
+        typer.Option(
+            "--channel",
+            help="The channel of such an output to raise there; alone, where it is predicted.",
+            rich_help_panel=options.ASK,
+        ),
+    ] = None,
     signed: options.Signed = False,
     cmap: options.Cmap = None,
     alpha: options.Alpha = options.DEFAULT_ALPHA,
@@ -92,6 +108,8 @@ def command(
         --class espresso --signed
     l2caf explain photo.jpg --network torchvision:vgg16 \\
         --layer features.28 --method gradcam
+    l2caf explain photo.jpg --network unet.py:build \\
+        --region 40,60,90,120 --channel 1
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..rendering.style import Style
@@ -111,6 +129,8 @@ def command(
             filter=filter,
             solver=solver,
             seed=seed,
+            region=region,
+            channel=channel,
         ),
         Style(cmap=cmap, alpha=alpha, contours=contours, box=box, threshold=threshold, signed=signed),
         bare=bare,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -104,6 +105,10 @@ class Head(abc.ABC):
     @abc.abstractmethod
     def in_full(self) -> RecordedHead:
         """This head, recorded, for what a plan cannot answer."""
+
+    def reading(self, read: Callable[[Tensor], Tensor]) -> Head:
+        """The same head with a part or a function of the output in its place."""
+        return self.in_full().reading(read)
 
     def frames(self) -> list[Head]:
         """Views of this head, each with one frame of the clip filtered and the others as they are."""

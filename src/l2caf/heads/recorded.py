@@ -59,6 +59,11 @@ class RecordedHead(Head):
     def in_full(self) -> RecordedHead:
         return self
 
+    def reading(self, read: Callable[[Tensor], Tensor]) -> Head:
+        view = RecordedHead(self.replay.read(read), samples=self.samples)
+        view.crops = self.crops
+        return view
+
     def frames(self) -> list[Head]:
         return [RecordedHead(self.replay.of_frame(one)) for one in range(self.layout.frames or 0)]
 
@@ -319,8 +324,12 @@ class RecordedHead(Head):
     def affine_map(self, call: Call = OUTPUT) -> AffineMap | None:
         """Return a call's output as an affine map, or None where the data contradict it or it would not fit."""
         if call not in self._maps:
-            self._maps[call] = self._find_map(call) if self.fits(call) else None
+            self._maps[call] = self._find_map(call) if self.fits(call) else self._too_large(call)
         return self._maps[call]
+
+    def _too_large(self, call: Call) -> AffineMap | None:
+        """An output that cannot be written out, by its products: a dense predictor's, or a large region of it."""
+        return self._replayed_map() if call == OUTPUT and self.is_affine else None
 
     def fits(self, call: Call = OUTPUT) -> bool:
         """Tell whether a call's output as an affine map is of a size that one can keep."""

@@ -18,10 +18,12 @@ from ..objectives.classes import ClassSpecific
 from ..objectives.objective import General, Loss, Losses, Objective
 from ..objectives.output import ClassOblivious
 from ..objectives.prediction import Kind, Prediction
+from ..objectives.region import Region
 from ..problem import Problem
 from ..recording.replay import OUTPUT
 from ..solution import Solution, of_frames, together
 from ..solvers.auto import Auto
+from ..solvers.linearised import Linearised
 from ..solvers.riemannian import Riemannian
 from ..solvers.solver import Solver
 from ..table import Entry, Table
@@ -32,6 +34,9 @@ Frames = Literal["alone", "together"]
 # All frames are searched as long as the slowest needs. Frames that hardly count have the roughest losses, so that by
 # default their walkers would cost many times what the others do.
 FRAME_BY_FRAME = Auto(Riemannian(exploring=160))
+
+# A decoder that is nearly switched off, as it is on the unit sphere, is not the one that is asked about.
+OF_A_PART = Auto(Linearised())
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,34 @@ class AttentionFilter(Method):
             classes=asked.classes,
             solution=solution,
             several=asked.several,
+            region=objective.shown(head.output.detach()) if isinstance(objective, Region) else None,
         )
 
     def _solve(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
+        read = objective.reading(head.output.detach())
+        if read is None:
+            return self._put(head, objective)
+        head = head.reading(read)
+        if self.solver != Auto() or not self.filter.on_unit_sphere:
+            return self._put(head, objective)
+        replay = head.in_full().replay
+        if replay.was_curved:  # so it is not probed again; if it were affine by now, its tangent would be itself
+            return replace(self, solver=Linearised())._put_to([head], objective)
+        solution, asked = replace(self, solver=OF_A_PART)._put(head, objective)
+        if not (head.is_affine or head.in_full().is_affine_where_positive):
+            replay.note_curved()
+        return solution, asked
+
+    def _put(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
+        """Put an objective to the samples of a batch that are alike."""
+        return self._put_to(head.alike(objective.at, needs_scale=objective.needs_scale), objective)
+
+    def _put_to(self, views: list[Head], objective: Objective) -> tuple[Solution, Losses]:
         found: list[Solution] = []
-        views = head.alike(objective.at, needs_scale=objective.needs_scale)
         for view in views:  # mostly one, for all samples
             problem, asked = pose(view, self.filter, objective)
+            if objective.instead is not None and problem.is_scale_invariant():
+                problem, asked = pose(view, self.filter, objective.instead)
             found.append(self.solver.solve(problem, several=asked.several))
         return found[0] if len(found) == 1 else together(found, [view.samples for view in views]), asked
 
@@ -110,7 +136,8 @@ class AttentionFilter(Method):
     @torch.no_grad()
     def _change_without(self, head: Head, objective: Objective) -> Tensor:
         """By how much the losses change when all that a head filters is switched off: (B,), or (B, K)."""
-        problem, asked = pose(head, self.filter, objective)
+        read = objective.reading(head.output.detach())
+        problem, asked = pose(head if read is None else head.reading(read), self.filter, objective)
         with no_limit():
             off = problem.value(torch.zeros(problem.maps, problem.batch, problem.positions, device=problem.device))
         change = (off.double() - problem.at_untouched()).nan_to_num(0.0, 0.0, 0.0)

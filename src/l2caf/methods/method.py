@@ -16,6 +16,7 @@ from ..recorder import record
 from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Inputs, Select
 from ..recording.layout import Layout
+from ..rendering.region import OutputRegion
 from ..solution import Outcome, Solution
 
 Where = str | nn.Module | None
@@ -35,6 +36,7 @@ class Maps:
     classes: Tensor | None = None
     solution: Solution | None = None
     several: bool = False  # whether there is an axis of K maps
+    region: OutputRegion | None = None  # of the output, where the question is about one
 
 
 class Method(abc.ABC):
@@ -125,6 +127,7 @@ class Method(abc.ABC):
             crops=head.crops,
             keeps_sign=maps.keeps_sign,
             classes=maps.classes,
+            region=maps.region,
             solution=_noted(maps.solution or self._said(head, weights, several=maps.several), layer.note),
         )
 

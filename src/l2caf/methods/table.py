@@ -223,5 +223,6 @@ SOLVERS = Table(
     Entry("auto", "the solver that fits", "l2caf.solvers.auto:Auto"),
     Entry("exact", "the closed form", "l2caf.solvers.exact:Exact"),
     Entry("riemannian", "descent on the sphere", "l2caf.solvers.riemannian:Riemannian"),
+    Entry("linearised", "the closed form of the tangent", "l2caf.solvers.linearised:Linearised"),
     Entry("gradient-descent", "the paper's descent", "l2caf.solvers.gradient_descent:GradientDescent"),
 )

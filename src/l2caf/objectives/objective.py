@@ -166,6 +166,19 @@ class Objective(abc.ABC):
     def losses(self, output: Tensor) -> Losses:
         """Put the objective to a batch whose untouched output is this."""
 
+    def reading(self, output: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """What of an untouched output is asked about, as a function of such outputs, (B, ...) to (B, m); None for all.
+
+        What it gives stands for the output from then on, and is what `losses` gets. Where it is linear, what was affine
+        in the filter stays so.
+        """
+        return None
+
+    @property
+    def instead(self) -> Objective | None:
+        """What is asked where a scale-invariant head answers this with a loss of zero at the uniform filter."""
+        return None
+
     def repeated(self, times: int) -> Objective | None:
         """This objective for a batch in which all samples come so many times over, one batch after the other; None
         where that cannot be told, and the frames of a clip are then asked about one after the other."""

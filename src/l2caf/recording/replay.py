@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -40,6 +41,14 @@ class Seen(dict[Call, Tensor]):
         self.parts: dict[Call, Tensor] = {}
         self.order: list[Call] = []
 
+    def read(self, reading: Callable[[Tensor], Tensor]) -> Seen:
+        """The same with a function of the network's output in its place."""
+        seen = Seen()
+        seen.update(self)
+        seen.given, seen.parts, seen.order = self.given, self.parts, self.order
+        seen[OUTPUT] = reading(self[OUTPUT])
+        return seen
+
     def whole(self, call: Call) -> Tensor | None:
         """All numbers of a call, or None where not all were kept."""
         found = self.get(call)
@@ -63,6 +72,7 @@ class Replay:
     rows: tuple[Tensor, Tensor]  # and there, of each row, the sample and the frame
     _reached: dict[Call | None, bool]
     _whole: Replay | None = None
+    reading: Callable[[Tensor], Tensor] | None = None  # of the output, where a part or a function of it is asked about
 
     def __init__(
         self,
@@ -194,6 +204,30 @@ class Replay:
             return isinstance(other, Tensor) and bool(agreeing(other, whole, slack=10).all())
         except (Exception, StandInReadError):  # noqa: BLE001 - a network may refuse another batch in any way
             return False
+
+    def read(self, reading: Callable[[Tensor], Tensor]) -> Replay:
+        """The same run, with a part or a function of the output in its place; nothing is computed anew."""
+        view = copy.copy(self)
+        view.reading = reading
+        view.output = reading(self.output)
+        view.observed = self.observed.read(reading)
+        if "probed" in self.__dict__:
+            view.__dict__["probed"] = self.probed.read(reading)
+        return view
+
+    @property
+    def was_curved(self) -> bool:
+        """Whether an earlier run showed that a part of the output is not affine in the filter of this layer."""
+        return is_plain(self.select) and bool(knowledge_of(self.network).get("curved", self._kind))
+
+    def note_curved(self) -> None:
+        """Keep that for the next run."""
+        if is_plain(self.select):
+            knowledge_of(self.network).put("curved", self._kind, True)
+
+    @property
+    def _kind(self) -> tuple[object, ...]:
+        return self.layer.name, self.layer.call, self.arguments.signature(), self.select
 
     def head(self, features: Tensor, *, until: Call | None = None) -> Tensor:
         """Return the output, or that of a later call, with another map at the layer."""
@@ -435,7 +469,8 @@ class Replay:
             if not isinstance(returned, Tensor):
                 raise InputError(f"Module {self.name_of(until)!r} gives no tensor, so nothing can be compared there.")
             return returned
-        return select_output(returned, self.select, batch or self.batch)
+        output = select_output(returned, self.select, batch or self.batch)
+        return output if self.reading is None else self.reading(output)
 
 
 class _OutdatedError(NetworkError):

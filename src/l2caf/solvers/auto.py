@@ -25,6 +25,8 @@ class Auto(Solver):
     |                                   |        |                          | those), else Riemannian       |
     | anything else                     | any    | any                      | Riemannian                    |
 
+    Questions about a part of the output (`Region`) have Linearised in place of Riemannian.
+
     >>> import l2caf
     >>> network = torch.nn.Sequential(
     ...     torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
@@ -34,7 +36,7 @@ class Auto(Solver):
     ('Exact', 'the output is affine in the filter')
     """
 
-    riemannian: Riemannian = field(default_factory=Riemannian)
+    riemannian: Solver = field(default_factory=Riemannian)
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:
         """Return the solver and the reason for it."""

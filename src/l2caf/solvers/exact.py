@@ -64,7 +64,7 @@ class Exact(Solver):
         linear = problem.directions is not None
         if not linear and not all(loss.target is not None for loss in problem.losses):
             return "the objective is neither linear nor a sum of squares in the output"
-        if not linear and not problem.fits:
+        if not linear and not problem.fits and problem.affine() is None:
             return f"the {problem.endpoint} has too many numbers to be written out as a map of the filter"
         return problem.why_not_affine()
 
@@ -194,12 +194,14 @@ def _least_squares(problem: Problem) -> tuple[Tensor, Tensor, Tensor] | None:
         else:
             missed = mapping.push(torch.full_like(target[:, :1], even).expand(-1, problem.positions)) - target
         uniform.append(missed.double().square().sum(dim=1))
-        if min(target.shape[1], problem.positions) <= FEW:
+        if min(target.shape[1], problem.positions) <= FEW and problem.fits:
             found.append(_apart(problem, loss, mapping.jacobian, target))
             continue
         weights, value, certain = by_products(mapping, target)
         missing = finite & ~certain
-        if bool(missing.any()):
+        if bool(missing.any()) and not problem.fits:
+            value[missing] = torch.nan  # a map of this size is not written out: it is for a descent
+        elif bool(missing.any()):
             weights[missing], value[missing] = _apart(problem, loss, mapping.only(missing), target[missing])
         found.append((weights, value))
     weights, value = (torch.stack([pair[place] for pair in found]) for place in (0, 1))

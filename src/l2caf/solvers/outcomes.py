@@ -32,7 +32,7 @@ def judged(found: Found, problem: Problem) -> Found:
         even |= (found.even - found.loss <= rounding(problem, found.even)).cpu().numpy()
     if not problem.informative:
         even[:] = True
-    moved = problem.moved.cpu().numpy()
+    moved = (problem.moved if found.moved is None else found.moved).cpu().numpy()
     descended = np.array([[own is not Outcome.EXACT for own in row] for row in found.outcome])
     if bool((descended & sound & ~even & moved).any()):
         even |= _interchangeable(found, problem) & descended
@@ -51,7 +51,7 @@ def judged(found: Found, problem: Problem) -> Found:
             else Outcome.UNIFORM
             if is_even and own is not Outcome.TIME_LIMIT  # it may be that nothing but the start was tried
             else Outcome.UNDECIDED
-            if not problem.verified and own in (Outcome.EXACT, Outcome.CONVERGED)
+            if not problem.verified and own in (Outcome.EXACT, Outcome.CONVERGED, Outcome.FIRST_ORDER)
             else own
             for is_sound, is_unmoved, is_even, own in zip(*of_map, strict=True)
         ]

@@ -39,6 +39,7 @@ class Found:
     losses: Tensor | None = None
     solver: str = ""  # which solver it was, and why that one, where one was chosen
     reason: str = ""
+    moved: Tensor | None = None  # which samples the search saw moved, (B,), where it looked
 
     @classmethod
     def stacked(cls, parts: list[Found]) -> Found:

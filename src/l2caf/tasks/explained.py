@@ -102,6 +102,7 @@ class Explained:
     reason: str = ""
     endpoint: str = ""
     file: Path | None = None
+    asked: Image.Image | None = field(default=None, repr=False)  # the output with the region that was asked about
     seen: float | None = None  # the share of the photograph that the network was shown, where known
 
     @property
@@ -143,8 +144,9 @@ class Explained:
 
     def sheet(self, style: Style, *, heading: str, caption: str = "") -> Image.Image:
         """The photograph and its maps side by side, with titles."""
-        cells = [self.view, *(one.drawn(self.view, style) for one in self.maps)]
-        titles = [photograph_title(self.prediction), *(one.title for one in self.maps)]
+        shown = [self.view] if self.asked is None else [self.view, self.asked]
+        cells = [*shown, *(one.drawn(self.view, style) for one in self.maps)]
+        titles = [photograph_title(self.prediction), "asked about"][: len(shown)] + [one.title for one in self.maps]
         return grid(
             _in_rows(cells),
             titles=_in_rows(titles),
@@ -159,6 +161,7 @@ class Explained:
         return _in_rows(
             [
                 Cell(photograph_title(self.prediction), None, self.view),
+                *([] if self.asked is None else [Cell("asked about", None, self.asked)]),
                 *(one.cell(self.view, style) for one in self.maps),
             ]
         )

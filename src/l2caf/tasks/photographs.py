@@ -177,10 +177,17 @@ class _Asked:
                 reason=solution.reason if solution else "",
                 endpoint=solution.endpoint if solution else "",
                 file=ready.file,
+                asked=_asked_about(heatmap, index),
                 seen=None if ready.crop is None else round(ready.crop.share, 4),
             )
             for index, (ready, solution) in enumerate(zip(batch, own, strict=True))
         ]
+
+
+def _asked_about(heatmap: Heatmap, index: int) -> Image.Image | None:
+    """The output with the region that was asked about, where there is one."""
+    region = heatmap.region
+    return region.drawn(index) if region is not None and region.is_drawable else None
 
 
 def _maps_of(
@@ -192,7 +199,7 @@ def _maps_of(
     grids = heatmap.grids(index, signed=style.signed)
     boxes = [box_of(heat, level=style.threshold) for heat in heats]
     about: list[Prediction | None] = [None] * len(heats)
-    if heatmap.classes is not None:
+    if heatmap.classes is not None and heatmap.region is None:
         about = [model.prediction_of(output, index, chosen) for chosen in heatmap.classes[index].tolist()]
     if heatmap.solution.is_formula:
         return tuple(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..methods.table import FILTERS, METHODS, SOLVERS, MethodEntry
@@ -30,6 +31,10 @@ class Question:
     network knows. The prediction as a whole (`l2caf-prediction`) names no class. Where no method is named, `settled`
     takes the prediction if the network's scores are known to be classes, and L2-CAF otherwise.
 
+    Of an output that is image-like, `region` says which part is asked about, "x0,y0,x1,y1" in pixels of the output or
+    the file of a mask (.npy, or a picture that is black outside), and `channel` which channel is raised there; with the
+    channel alone, where it is predicted.
+
     >>> Question().title, Question(top=2).title, Question("l2caf-prediction").title, Question("cam").title
     ('L2-CAF, class-oblivious', 'L2-CAF, class-specific', 'L2-CAF, prediction', 'CAM')
     """
@@ -42,9 +47,12 @@ class Question:
     filter: str = "l2"
     solver: str = "auto"
     seed: int = 0
+    region: str | None = None
+    channel: int | None = None
 
     def __post_init__(self) -> None:
         entry = self.entry
+        self._check_region()
         FILTERS[self.filter], SOLVERS[self.solver]
         if self.classes and self.top is not None:
             raise InputError(
@@ -76,6 +84,28 @@ class Question:
                 field="class" if self.classes else "top" if self.top is not None else "published",
             )
 
+    def _check_region(self) -> None:
+        """Refuse a region beside a class, and one that cannot be read, before anything is loaded."""
+        if not self.is_about_region:
+            return
+        field = "region" if self.region is not None else "channel"
+        if self.classes or self.top is not None or self.published:
+            raise InputError(
+                "A region is asked about, and a class too: give one or the other; --channel raises a class there.",
+                field=field,
+            )
+        if self.method not in (None, "l2caf"):
+            raise InputError(
+                f"A region is a question for l2caf, and the method is {self.method}: leave it out.", field=field
+            )
+        if self.region is not None:
+            read_region(self.region)
+
+    @property
+    def is_about_region(self) -> bool:
+        """Whether a part of an image-like output is asked about."""
+        return self.region is not None or self.channel is not None
+
     @property
     def entry(self) -> MethodEntry:
         """The method's line of the table."""
@@ -91,7 +121,7 @@ class Question:
         if self.method is not None:
             return self
         about_classes = bool(self.classes) or self.top is not None or self.published or self.about_a_class
-        plain = not about_classes and self.filter == "l2"
+        plain = not about_classes and self.filter == "l2" and not self.is_about_region
         knows_classes = bool(model.class_names) and not model.embedding
         return replace(self, method="l2caf-prediction" if plain and knows_classes else "l2caf")
 
@@ -113,6 +143,10 @@ class Question:
         entry = self.entry
         if not entry.is_filter:
             return entry.title
+        if self.is_about_region:
+            return f"{FILTERS[self._filter].title}, region" + (
+                f", channel {self.channel}" if self.channel is not None else ""
+            )
         if self.is_about_prediction:
             return f"{FILTERS[self._filter].title}, prediction"
         kind = "class-oblivious" if self.is_class_oblivious else "class-specific"
@@ -129,6 +163,9 @@ class Question:
         said = [entry.key]
         said += [self.filter] * (self.filter != "l2") + [self.solver] * (self.solver != "auto")
         said += [f"seed{self.seed}"] * bool(self.seed) + ["published"] * self.published
+        if self.is_about_region:
+            said += ["region", *([self.region] if self.region else [])]
+            said += [] if self.channel is None else [f"channel{self.channel}"]
         if self.classes:
             said += map(str, self.classes)
         elif self.top is not None:
@@ -179,6 +216,10 @@ class Question:
         from ..objectives.output import ClassOblivious
         from ..objectives.prediction import Prediction
 
+        if self.is_about_region:
+            from ..objectives.region import Region
+
+            return Region(None if self.region is None else read_region(self.region), channel=self.channel)
         if self.is_class_oblivious:
             return ClassOblivious()
         if self.is_about_prediction:
@@ -190,3 +231,32 @@ class Question:
         # Only a solver that starts at random has a seed.
         solver: Solver = made(seed=self.seed) if "seed" in inspect.signature(made).parameters else made()
         return solver
+
+
+def read_region(text: str) -> Any:
+    """A box from its numbers, or a mask from its file.
+
+    >>> read_region("10,20,40,60")
+    (10, 20, 40, 60)
+    """
+    import numpy
+
+    numbers = text.replace(" ", "").split(",")
+    if len(numbers) in (2, 4, 6) and all(number.lstrip("-").isdigit() for number in numbers):
+        return tuple(int(number) for number in numbers)
+    path = Path(text)
+    if not path.is_file():
+        raise InputError(
+            f"{text!r} is no region: give x0,y0,x1,y1 in pixels of the output, or the file of a mask.", field="region"
+        )
+    try:
+        if path.suffix.lower() == ".npy":
+            mask = numpy.load(path)
+        else:
+            from PIL import Image
+
+            with Image.open(path) as picture:
+                mask = numpy.asarray(picture.convert("L"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"The mask '{path}' cannot be read: give a picture or a .npy file.", field="region") from error
+    return mask > 0

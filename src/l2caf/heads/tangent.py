@@ -1,0 +1,46 @@
+"""`Tangent`: the slope of a head at the untouched filter, by its products alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..numerics import rows
+from .gradient import gradient_of, gradients_of
+
+
+class Tangent:
+    """J at the untouched filter, by its products."""
+
+    def __init__(self, head: Callable[[Tensor], Tensor], untouched: Tensor) -> None:
+        """Of a head, filters (B, n) to (B, ...), at the untouched filter, which is all ones."""
+        with torch.enable_grad():
+            self.leaf = untouched.clone().requires_grad_()
+            output = rows(head(self.leaf))
+            self.output = output if output.dtype in (torch.float32, torch.float64) else output.float()
+        self.value = self.output.detach()
+        self.runs = 1
+
+    def pull(self, directions: Tensor) -> Tensor:
+        """J^T d, for (B, m) or (K, B, m) directions."""
+        directions = directions.to(self.output.dtype)
+        if directions.ndim == 3:
+            return gradients_of(self.output, self.leaf, directions)
+        self.runs += 1
+        return gradient_of(self.output, self.leaf, directions, again=True)
+
+    def push(self, weights: Tensor) -> Tensor:
+        """J f, as the gradient of d . J f in d: no operation needs a derivative of its own for it."""
+        self.runs += 1
+        if not self.output.requires_grad:
+            return torch.zeros_like(self.value)
+        with torch.enable_grad():
+            directions = torch.zeros_like(self.value, requires_grad=True)
+            pulled: Tensor | None = torch.autograd.grad(
+                self.output, self.leaf, directions, create_graph=True, allow_unused=True
+            )[0]
+            if pulled is None:
+                return torch.zeros_like(self.value)
+            return gradient_of(pulled, directions, weights.to(pulled))
