@@ -28,8 +28,6 @@ METHODS: dict[str, Method] = {
     "AttentionFilter of a class": AttentionFilter(ClassSpecific(1)),
     "AttentionFilter of the top 2": AttentionFilter(ClassSpecific(top=2), solver=SHORT_SEARCH),
     "AttentionFilter of the prediction": AttentionFilter(Prediction(), solver=SHORT_SEARCH),
-    "AttentionFilter, region": AttentionFilter(Region((1, 0, 7, 5), channel=1)),
-    "AttentionFilter, region kept": AttentionFilter(Region((1, 0, 7, 5))),
     "AttentionFilter, Softmax": AttentionFilter(filter=Softmax()),
     "AttentionFilter, Gaussian": AttentionFilter(filter=Gaussian()),
     "AttentionFilter by descent": AttentionFilter(solver=GradientDescent(steps=20)),
@@ -41,12 +39,20 @@ METHODS: dict[str, Method] = {
     "GradCAM of an embedding": GradCAM(embedding=True),
 }
 
+# Questions about a region of an image-like output, which a row of scores does not have.
+OF_A_REGION: dict[str, Method] = {
+    "AttentionFilter, region": AttentionFilter(Region((1, 0, 7, 5), channel=1)),
+    "AttentionFilter, region kept": AttentionFilter(Region((1, 0, 7, 5))),
+}
+
+EVERY_METHOD = METHODS | OF_A_REGION
+
 Suits = Callable[[str], bool]
 
 
 def any_method(method: str) -> bool:
     """The output is a row of scores, in which there are no regions."""
-    return "region" not in method
+    return method not in OF_A_REGION
 
 
 def but_cam(method: str) -> bool:
@@ -96,4 +102,6 @@ def marked(method: str, network: str) -> object:
 
 
 # Every method with every network that it applies to.
-PAIRS = [marked(method, network) for method in METHODS for network, (_, _, suits) in NETWORKS.items() if suits(method)]
+PAIRS = [
+    marked(method, network) for method in EVERY_METHOD for network, (_, _, suits) in NETWORKS.items() if suits(method)
+]

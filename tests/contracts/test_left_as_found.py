@@ -14,7 +14,7 @@ import l2caf
 import networks_for_tests as nets
 from l2caf.errors import L2cafError
 from l2caf.objectives.classes import ClassSpecific
-from methods_for_tests import METHODS, NETWORKS, PAIRS
+from methods_for_tests import EVERY_METHOD, NETWORKS, PAIRS
 from networks_for_tests import pixels, seeded
 from state_for_tests import assert_same, state_of, worn
 
@@ -25,7 +25,7 @@ def test_after_a_normal_run(method: str, network: str) -> None:
     model = worn(make)
     inputs = torch.rand(2, *size, requires_grad=True)
     before, pixels_before = state_of(model), inputs.detach().clone()
-    METHODS[method](model, inputs)
+    EVERY_METHOD[method](model, inputs)
     assert_same(state_of(model), before)
     assert torch.equal(inputs.detach(), pixels_before)
     assert inputs.grad is None
@@ -59,11 +59,11 @@ def test_after_an_error_in_a_module(method: str, run: int, error: BaseException)
     model = worn(lambda: nn.Sequential(*nets.curved()[:5], Trips(error, run), nets.curved()[5]))
     before = state_of(model)
     with pytest.raises(type(error)) as caught:
-        METHODS[method](model, pixels())
+        EVERY_METHOD[method](model, pixels())
     assert caught.value is error
     assert_same(state_of(model), before)
     model[5].state["left"] = 10**6
-    assert len(METHODS[method](model, pixels())) == 2  # and it can be explained as if nothing had been
+    assert len(EVERY_METHOD[method](model, pixels())) == 2  # and it can be explained as if nothing had been
 
 
 BAD_ARGUMENTS: dict[str, dict[str, Any]] = {

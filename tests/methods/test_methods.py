@@ -20,7 +20,7 @@ from l2caf.methods.method import Method
 from l2caf.networks.imports import import_torchvision
 from l2caf.objectives.classes import ClassSpecific
 from l2caf.recording.replay import Replay
-from methods_for_tests import METHODS, NETWORKS, PAIRS
+from methods_for_tests import EVERY_METHOD, NETWORKS, PAIRS
 from networks_for_tests import pixels, seeded
 
 import_torchvision()  # before those that import it without a second thought
@@ -158,7 +158,7 @@ def test_grad_cam_abs_is_the_magnitude_of_grad_cam_before_the_rectifier() -> Non
 @pytest.mark.parametrize(("method", "network"), PAIRS)
 def test_batch_is_its_samples_and_maps_keep_their_range(method: str, network: str) -> None:
     make, size, _ = NETWORKS[network]
-    explainer: Method = METHODS[method]
+    explainer: Method = EVERY_METHOD[method]
     model = seeded(make)
     inputs = torch.rand(3, *size, generator=torch.Generator().manual_seed(4))
     inputs[1] *= 0.1  # samples of other scales must not disturb one another
@@ -187,9 +187,10 @@ def test_batch_is_its_samples_and_maps_keep_their_range(method: str, network: st
 
 def test_the_head_is_run_no_more_often_than_it_must_be() -> None:
     # Once to see that a re-run gives the same; then for the score's gradient, or at one random filter. All else of a
-    # head that averages is computed from the mean. The first recording of a network is verified as well.
+    # head that averages is computed from the mean. The first recording of a network is verified as well: by the whole
+    # network, at a random filter, and with every other sample filtered.
     network = seeded(nets.pooled)
-    assert Replay(network, pixels()).evaluations == 3
+    assert Replay(network, pixels()).evaluations == 4
     for method in (GradCAM(0), AttentionFilter(), AttentionFilter(ClassSpecific(top=3)), CAM(0)):
         head = RecordedHead(Replay(network, pixels()))
         method.on(head)

@@ -91,7 +91,7 @@ class Question:
         field = "region" if self.region is not None else "channel"
         if self.classes or self.top is not None or self.published:
             raise InputError(
-                "A region is asked about, and a class too: give one or the other; --channel raises a class there.",
+                "A region is asked about, and a class too: give one or the other; a channel raises a class there.",
                 field=field,
             )
         if self.method not in (None, "l2caf"):

@@ -193,7 +193,7 @@ def _film(request: VideoRequest, model: Model, clip: Clip, files: Files, progres
     damage: list[str] = []
     if clip.is_folder and clip.rate is None:
         damage.append(
-            f"The frames of a folder tell no times: {RATE:.0f} are taken to make a second, unless --fps says otherwise."
+            f"The frames of a folder tell no times: {RATE:.0f} are taken to make a second, unless a rate is given."
         )
     stage = f"explaining {printable(clip.path.name)}"
     moments = _told(asked.moments(clip, damage.append), stage, asked.shown(clip), progress)

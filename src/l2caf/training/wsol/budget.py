@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
 from ...files import write_json
-from ..kept import current
 
 if TYPE_CHECKING:
     from .job import WsolJob
@@ -55,6 +54,8 @@ def plan_iterations(text: str, wanted: int, job: WsolJob, *, began: float) -> in
     Minutes are counted from `began`, before features were stored. The plan stays in the folder of the run: one that is
     resumed, on a machine that is faster now, follows the plan that it was made with.
     """
+    from ..kept import current
+
     budget = Budget.parse(text)
     if budget.iterations is not None:
         return min(wanted, budget.iterations)
@@ -90,6 +91,8 @@ def _seconds_per_iteration(job: WsolJob) -> float:
 
 
 def _stored(text: str) -> int | None:
+    from ..kept import current
+
     kept = current()
     try:
         plan: dict[str, Any] = json.loads(Path(kept.folder / PLAN).read_text("utf-8")) if kept else {}
