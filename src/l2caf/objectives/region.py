@@ -128,6 +128,10 @@ class Region(Objective):
         return OutputRegion.of(self.mask(output).cpu().numpy(), values.numpy())
 
     @property
+    def is_slope(self) -> bool:
+        return self.channel is not None
+
+    @property
     def instead(self) -> Objective | None:
         return _Along() if self.channel is None else None
 
