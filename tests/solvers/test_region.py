@@ -169,3 +169,36 @@ def test_a_row_of_scores_has_no_region(asked: tuple[Any, Any]) -> None:
     network = nn.Sequential(nn.Conv2d(3, 6, 8, stride=8), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
     with pytest.raises(L2cafError, match=r"The output has shape \(1, 6\), which has no such region"):
         l2caf.explain(network, torch.rand(1, 3, 32, 32), objective=l2caf.Region(asked[0], channel=asked[1]))
+
+
+def test_a_second_question_runs_a_curved_network_once() -> None:
+    network, pictures = curved(), torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    runs = []
+    network[4].register_forward_pre_hook(lambda module, given: runs.append(len(given[0])))  # type: ignore[index]
+    asked = l2caf.Region(BOX, channel=1)
+    l2caf.explain(network, pictures, objective=asked)
+    runs.clear()
+    again = l2caf.explain(network, pictures, objective=asked)
+    assert runs == [1]
+    assert again.outcome == ["first_order"]
+    assert all(parameter.grad is None for parameter in network.parameters())
+    assert torch.is_grad_enabled()
+
+
+def test_a_network_that_mixes_its_samples_is_refused_also_when_it_is_known() -> None:
+    class Mixing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = curved()[:2], curved()[2:]  # type: ignore[index]
+
+        def forward(self, pictures: Tensor) -> Tensor:
+            features = self.first(pictures)
+            found: Tensor = self.last(features + features.mean(dim=0, keepdim=True))
+            return found
+
+    network, pictures = Mixing().eval(), torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    asked = l2caf.Region(BOX, channel=1)
+    for _ in range(2):
+        assert l2caf.explain(network, pictures[:1], objective=asked, layer="first").outcome == ["first_order"]
+    with pytest.raises(L2cafError, match="mixes the samples"):
+        l2caf.explain(network, pictures, objective=asked, layer="first")

@@ -1,8 +1,8 @@
 """`SlopedHead`: a head that is known to be curved, run once with its graph from the layer on.
 
 A question that needs nothing but a gradient (`Objective.is_slope`) costs one forward pass and the way back to the
-layer. That the layer's positions are what they seem, and that the samples of a batch do not mix, was found out by a recording
-of an earlier run with the same modules and the same kind of input.
+layer. That the layer's positions are what they seem, and that the samples of a batch do not mix, was found out by a
+recording of an earlier run with the same modules and the same kind of input.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..recording.replay import OUTPUT
 from .affine import AffineMap
 from .endpoint import Endpoint
 from .head import Head, Way
+from .lean_graph import lean_graph
 from .recorded import RecordedHead
 from .tangent import Tangent
 
@@ -126,7 +127,7 @@ def run_with_graph(
     if layer.call is None or layer.layout.frames is not None or layer.inputs_written or has_hooks(module):
         return None
     cut = _Cut(module.forward, layer, shape)
-    with forwards_replaced({module: cut}, as_owner=True), torch.no_grad():
+    with forwards_replaced({module: cut}, as_owner=True), torch.no_grad(), lean_graph():
         returned = arguments.call(network)
     if cut.features is None or cut.calls != layer.calls:
         return None

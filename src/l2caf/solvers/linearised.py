@@ -38,7 +38,7 @@ class Linearised(Solver):
     >>> asked = l2caf.Region((0, 0, 8, 8), channel=1)
     >>> heatmap = l2caf.explain(network, torch.rand(1, 3, 32, 32), objective=asked, solver=Linearised())
     >>> heatmap, heatmap.solution.evaluations.tolist()
-    (Heatmap(1 sample of 32×32, layer '0', AttentionFilter, first_order), [2])
+    (Heatmap(1 sample of 32×32, layer '0', AttentionFilter, first_order), [1])
     """
 
     def search(self, problem: Problem) -> Found:
