@@ -230,8 +230,7 @@ class Problem:
     def tangent(self) -> Tangent:
         """The slope of the endpoint at the untouched filter, with the head computed in full."""
         self.evaluations += 1
-        untouched = torch.ones(self.batch, self.positions, device=self.device)
-        return Tangent(lambda weights: self._head.filtered(weights, self._endpoint.at, way=Way.REPLAY), untouched)
+        return self._head.tangent(self._endpoint.at)
 
     def confirmed(self, weights: Tensor) -> Tensor:
         """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""

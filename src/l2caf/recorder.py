@@ -23,14 +23,15 @@ from .heads.head import Head
 from .heads.plan import Plan, Taken, make_plan
 from .heads.planned import PlannedHead
 from .heads.recorded import RecordedHead
+from .heads.sloped import run_with_graph
 from .recording.arranged import Arranged, has_hooks
 from .recording.borrow import Call, borrowed, forwards_replaced, name_inside, unwrap, watching
 from .recording.inputs import Arguments, Inputs, Select, is_plain
 from .recording.knowledge import Knowledge, forget, knowledge_of
-from .recording.layers import find_layer, look_at, module_named
+from .recording.layers import Layer, find_layer, look_at, module_named
 from .recording.layout import Layout
 from .recording.mismatch import mismatch_told
-from .recording.replay import Replay
+from .recording.replay import Replay, is_curved
 from .recording.storage import Keeping
 from .recording.tape import Tape
 
@@ -85,10 +86,13 @@ def record(
     output: Select = None,
     of: str | int | None = None,
     layout: Layout | None = None,
+    slope: bool = False,
 ) -> Recording:
     """Run the network once on a batch and cut it at a layer, or at several layers or calls.
 
-    The arguments are those of `l2caf.explain`. The heads come in the order of the layers, then of the calls.
+    The arguments are those of `l2caf.explain`. `slope` says that of a head that is known to be curved nothing but the
+    gradient of its untouched output will be needed: then it is run once, with its graph from the layer on.
+    The heads come in the order of the layers, then of the calls.
 
     >>> import l2caf
     >>> network = torch.nn.Sequential(
@@ -116,7 +120,8 @@ def record(
         loan.ask_anew()
         run = _Run(plain, arguments, output, layout)
         with mismatch_told(plain, arguments):
-            return Recording(plain, run.planned(wanted) or run.recorded(wanted), several=several)
+            heads = run.planned(wanted) or (run.sloped(wanted) if slope else None) or run.recorded(wanted)
+            return Recording(plain, heads, several=several)
 
 
 def _is_number(value: object) -> bool:
@@ -192,6 +197,16 @@ class _Run:
             heads.append(head)
         return tuple(heads)
 
+    def sloped(self, wanted: list[Wanted]) -> tuple[Head, ...] | None:
+        """The head of one layer that is known to be curved, run once with its graph; None where it is not known."""
+        layer: Layer | None = self.known.get("layer", self._key(wanted[0]))
+        if layer is None or len(wanted) > 1 or not is_curved(self.network, layer, self.arguments, self.select):
+            return None
+        head = run_with_graph(
+            self.network, self.arguments, self.select, layer, lambda: RecordedHead(self._replay(wanted[0]))
+        )
+        return None if head is None else (head,)
+
     def recorded(self, wanted: list[Wanted]) -> tuple[Head, ...]:
         """The heads, recorded in full, with a plan for the next time where there can be one."""
         with borrowed(self.network) as loan:
@@ -222,6 +237,7 @@ class _Run:
         if self.signature is None or head.replay.was_curved:
             return head
         known = knowledge_of(self.network)  # an outdated one was dropped on the way
+        known.put("layer", self._key(wanted), head.layer)
         plan = make_plan(head)
         known.put("plan", self._key(wanted), plan)
         pooled = None if plan is None else plan.pooled(self.network)

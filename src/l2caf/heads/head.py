@@ -20,6 +20,7 @@ from ..recording.layout import Layout
 from ..recording.replay import OUTPUT
 from .affine import AffineMap
 from .endpoint import Endpoint
+from .tangent import Tangent
 
 if TYPE_CHECKING:
     from .recorded import RecordedHead
@@ -90,6 +91,7 @@ class Head(abc.ABC):
         """How strong each position is, (B, n): a start for a search where the loss has no slope."""
         return self.columns.float().square().sum(dim=1).nan_to_num(0.0, 0.0, 0.0)
 
+    has_slope: bool = False  # known to be curved, and run once with its graph
     is_known: bool = False  # known from an earlier run and confirmed on this batch: nothing was fitted to this one
 
     @property
@@ -109,6 +111,11 @@ class Head(abc.ABC):
     def reading(self, read: Callable[[Tensor], Tensor]) -> Head:
         """The same head with a part or a function of the output in its place."""
         return self.in_full().reading(read)
+
+    def tangent(self, at: Call = OUTPUT) -> Tangent:
+        """The slope of an endpoint at the untouched filter, with the head computed in full."""
+        untouched = torch.ones(self.batch, self.positions, device=self.features.device)
+        return Tangent.of(lambda weights: self.filtered(weights, at, way=Way.REPLAY), untouched)
 
     def frames(self) -> list[Head]:
         """Views of this head, each with one frame of the clip filtered and the others as they are."""

@@ -14,14 +14,21 @@ from .gradient import gradient_of, gradients_of
 class Tangent:
     """J at the untouched filter, by its products."""
 
-    def __init__(self, head: Callable[[Tensor], Tensor], untouched: Tensor) -> None:
-        """Of a head, filters (B, n) to (B, ...), at the untouched filter, which is all ones."""
+    def __init__(self, leaf: Tensor, output: Tensor) -> None:
+        """Of an output with its graph from a filter (B, n), which is all ones."""
+        self.leaf = leaf
         with torch.enable_grad():
-            self.leaf = untouched.clone().requires_grad_()
-            output = rows(head(self.leaf))
+            output = rows(output)
             self.output = output if output.dtype in (torch.float32, torch.float64) else output.float()
         self.value = self.output.detach()
         self.runs = 1
+
+    @classmethod
+    def of(cls, head: Callable[[Tensor], Tensor], untouched: Tensor) -> Tangent:
+        """Of a head, filters (B, n) to (B, ...)."""
+        with torch.enable_grad():
+            leaf = untouched.clone().requires_grad_()
+            return cls(leaf, head(leaf))
 
     def pull(self, directions: Tensor) -> Tensor:
         """J^T d, for (B, m) or (K, B, m) directions."""

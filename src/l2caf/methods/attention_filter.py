@@ -18,7 +18,6 @@ from ..objectives.classes import ClassSpecific
 from ..objectives.objective import General, Loss, Losses, Objective
 from ..objectives.output import ClassOblivious
 from ..objectives.prediction import Kind, Prediction
-from ..objectives.region import Region
 from ..problem import Problem
 from ..recording.replay import OUTPUT
 from ..solution import Solution, of_frames, together
@@ -66,6 +65,10 @@ class AttentionFilter(Method):
         _check_part("filter", self.filter, Filter, FILTERS)
         _check_part("solver", self.solver, Solver, SOLVERS)
 
+    @property
+    def by_slope(self) -> bool:
+        return self.solver == Auto() and self.filter.on_unit_sphere and as_objective(self.objective).is_slope
+
     def formula(self, head: Head) -> Maps:
         objective = as_objective(self.objective)
         if head.layout.frames is None or self.frames == "together" or self.filter.over_frames:
@@ -78,7 +81,7 @@ class AttentionFilter(Method):
             classes=asked.classes,
             solution=solution,
             several=asked.several,
-            region=objective.shown(head.output.detach()) if isinstance(objective, Region) else None,
+            region=objective.shown(head.output.detach()),
         )
 
     def _solve(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
@@ -86,6 +89,8 @@ class AttentionFilter(Method):
         if read is None:
             return self._put(head, objective)
         head = head.reading(read)
+        if head.has_slope:
+            return replace(self, solver=Linearised())._put_to([head], objective)
         if self.solver != Auto() or not self.filter.on_unit_sphere:
             return self._put(head, objective)
         replay = head.in_full().replay

@@ -62,6 +62,11 @@ class Method(abc.ABC):
     def name(self) -> str:
         return type(self).__name__
 
+    @property
+    def by_slope(self) -> bool:
+        """Whether the gradient of the untouched output is all that this needs of a head that is known to be curved."""
+        return False
+
     @overload
     def __call__(
         self,
@@ -105,7 +110,9 @@ class Method(abc.ABC):
         Several layers, or several calls of one, give a heatmap each, from one run of the network.
         """
         with borrowed(unwrap(network)):
-            recording = record(network, inputs, layer=layer, call=call, output=output, of=of, layout=layout)
+            recording = record(
+                network, inputs, layer=layer, call=call, output=output, of=of, layout=layout, slope=self.by_slope
+            )
             found = tuple(self.on(head) for head in recording.heads)
         return found if recording.several else found[0]
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..rendering.region import OutputRegion
 
 
 class Metric(abc.ABC):
@@ -173,6 +174,15 @@ class Objective(abc.ABC):
         in the filter stays so.
         """
         return None
+
+    def shown(self, output: Tensor) -> OutputRegion | None:
+        """The part of an untouched output that is asked about, for a picture of it; None for all."""
+        return None
+
+    @property
+    def is_slope(self) -> bool:
+        """Whether all losses are linear in what is read, so that one gradient answers them where a head is curved."""
+        return False
 
     @property
     def instead(self) -> Objective | None:

@@ -128,6 +128,10 @@ class Region(Objective):
         return OutputRegion.of(self.mask(output).cpu().numpy(), values.numpy())
 
     @property
+    def is_slope(self) -> bool:
+        return self.channel is not None
+
+    @property
     def instead(self) -> Objective | None:
         return _Along() if self.channel is None else None
 
@@ -150,6 +154,8 @@ class Region(Objective):
             by_box = len(self.where) // 2
             if dimensions - by_box in (1, 2):
                 return by_box
+        if dimensions == 2 and self.where.ndim > 1:
+            return None  # a picture's mask, and the output is a row of scores or a signal
         # A mask per sample has an axis more.
         return next((axes for axes in (dimensions - 2, dimensions - 1) if self.where.ndim in (axes, axes + 1)), None)
 
@@ -220,7 +226,8 @@ def _boxed(box: Tensor, space: tuple[int, ...]) -> Tensor:
     said = f"The box {tuple(numbers)}"
     if any(number != int(number) for number in numbers):
         raise InputError(
-            f"{said} has broken numbers: give whole pixels of the output, {CORNERS[axes]}.", field="region"
+            f"The corners of {said[4:]} are not whole numbers: give {CORNERS[axes]} in pixels of the output.",
+            field="region",
         )
     low, high = ([int(one) for one in part][::-1] for part in (numbers[:axes], numbers[axes:]))
     for first, last, length in zip(low, high, space, strict=True):
@@ -240,10 +247,9 @@ def _masked(where: Tensor, batch: int, space: tuple[int, ...]) -> Tensor:
     shape = tuple(where.shape)
     if shape not in (space, (1, *space), (batch, *space)):
         size = " x ".join(map(str, space))
+        each = f", or one for each of the {batch} inputs" if batch > 1 else ""
         raise InputError(
-            f"The mask has shape {shape}, but the output is {size}: give one of that shape, or one for each of the"
-            f" {batch} inputs.",
-            field="region",
+            f"The mask has shape {shape}, but the output is {size}: give one of that shape{each}.", field="region"
         )
     return (where != 0).expand(batch, *space)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -218,16 +218,13 @@ class Replay:
     @property
     def was_curved(self) -> bool:
         """Whether an earlier run showed that a part of the output is not affine in the filter of this layer."""
-        return is_plain(self.select) and bool(knowledge_of(self.network).get("curved", self._kind))
+        return is_curved(self.network, self.layer, self.arguments, self.select)
 
     def note_curved(self) -> None:
         """Keep that for the next run."""
         if is_plain(self.select):
-            knowledge_of(self.network).put("curved", self._kind, True)
-
-    @property
-    def _kind(self) -> tuple[object, ...]:
-        return self.layer.name, self.layer.call, self.arguments.signature(), self.select
+            key = _kind(self.layer, self.arguments, self.select)
+            knowledge_of(self.network).put("curved", key, True)
 
     def head(self, features: Tensor, *, until: Call | None = None) -> Tensor:
         """Return the output, or that of a later call, with another map at the layer."""
@@ -471,6 +468,16 @@ class Replay:
             return returned
         output = select_output(returned, self.select, batch or self.batch)
         return output if self.reading is None else self.reading(output)
+
+
+def is_curved(network: nn.Module, layer: Layer, arguments: Arguments, select: Select) -> bool:
+    """Whether an earlier run showed that a part of the output is not affine in the filter of this layer."""
+    return is_plain(select) and bool(knowledge_of(network).get("curved", _kind(layer, arguments, select)))
+
+
+def _kind(layer: Layer, arguments: Arguments, select: Select) -> Hashable:
+    # Whether the samples of a batch mix cannot be told of one alone.
+    return layer.name, layer.call, arguments.signature(), select, arguments.batch > 1
 
 
 class _OutdatedError(NetworkError):

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from ..errors import MethodError
 from ..numerics import rows
 from ..problem import Problem, Tangent
 from ..solution import Outcome
 from .solver import Found, Solver
-from .sphere import by_products
+from .sphere import Nearest, by_products
 
 TANGENT = "the filter is the optimum of the head's tangent at the untouched filter"
 
@@ -26,6 +25,8 @@ TANGENT = "the filter is the optimum of the head's tangent at the untouched filt
 @dataclass(frozen=True)
 class Linearised(Solver):
     """A run of the head and its gradient for linear losses; some products of both for sums of squares.
+
+    The loss that it reports is that of the tangent, too.
 
     >>> import l2caf
     >>> network = torch.nn.Sequential(
@@ -37,7 +38,7 @@ class Linearised(Solver):
     >>> asked = l2caf.Region((0, 0, 8, 8), channel=1)
     >>> heatmap = l2caf.explain(network, torch.rand(1, 3, 32, 32), objective=asked, solver=Linearised())
     >>> heatmap, heatmap.solution.evaluations.tolist()
-    (Heatmap(1 sample of 32×32, layer '0', AttentionFilter, first_order), [2])
+    (Heatmap(1 sample of 32×32, layer '0', AttentionFilter, first_order), [1])
     """
 
     def search(self, problem: Problem) -> Found:
@@ -48,23 +49,23 @@ class Linearised(Solver):
         if len(linear) == problem.maps:
             gradients = tangent.pull(torch.stack([rows(one) for one in linear]).to(tangent.value)).double()
             length = gradients.norm(dim=2, keepdim=True)
-            weights = -gradients / length.clamp_min(1e-300)
+            weights = (-gradients / length.clamp_min(1e-300)).nan_to_num(0.0, 0.0, 0.0)
+            loss = problem.at_untouched().double() + (gradients * (weights - 1)).sum(dim=2)
         else:
-            weights = torch.stack([self._kept(problem, tangent, number) for number in range(problem.maps)])
-        weights = weights.nan_to_num(0.0, 0.0, 0.0)
-        with torch.no_grad():
-            loss = problem.value(weights.float()).double()
-        spent = torch.full(loss.shape, tangent.runs + 1)
+            found = [self._kept(problem, tangent, number) for number in range(problem.maps)]
+            weights = torch.stack([one.weights for one in found]).nan_to_num(0.0, 0.0, 0.0)
+            loss = torch.stack([one.loss for one in found])
+        spent = torch.full(loss.shape, tangent.runs)
         outcome = [[Outcome.FIRST_ORDER] * problem.batch for _ in range(problem.maps)]
         moved = (weights != 0).any(dim=2).any(dim=0)
         return Found(weights, loss, torch.ones_like(spent), spent, outcome, reason=TANGENT, moved=moved)
 
-    def _kept(self, problem: Problem, tangent: Tangent, number: int) -> Tensor:
-        """The filter of a sum of squares, (B, n)."""
+    def _kept(self, problem: Problem, tangent: Tangent, number: int) -> Nearest:
+        """The filters of a sum of squares, (B, n), and their losses."""
         loss = problem.losses[number]
         if loss.target is None or loss.metric is not None:
             raise MethodError("The objective is neither linear nor a sum of squares: use Riemannian or Auto.")
         ones = torch.ones(problem.batch, problem.positions, device=problem.device)
         missing = rows(loss.target).to(tangent.value) - tangent.value
         target = (tangent.push(ones) + missing).masked_fill(~problem.finite.unsqueeze(1), 0.0)
-        return by_products(tangent, target).weights
+        return by_products(tangent, target)

@@ -137,6 +137,11 @@ class ExplainResult:
         }
 
 
+def _assumed(asked: Question, model: Model) -> Mapping[str, str]:
+    """What was taken for granted about the network; of an image-like output, nothing about rows of scores."""
+    return {about: words for about, words in model.assumed.items() if about != "output" or not asked.is_about_region}
+
+
 def explain_photographs(
     request: ExplainRequest,
     *,
@@ -173,7 +178,7 @@ def explain_photographs(
             request.asked.title,
             tuple(written[name] for name in named if name in written),
             tuple(failed),
-            model.assumed,
+            _assumed(request.asked, model),
             request.out / PAGE if run and written else None,
         )
         if result.page:
