@@ -53,7 +53,7 @@ def test_a_mask_comes_from_a_file(run: Run, photo: Path, tmp_path: Path) -> None
     np.save(tmp_path / "mask.npy", mask)
     found = []
     for region in ("40,60,90,120", "mask.png", "mask.npy"):
-        code, out, err = run(
+        code, _, err = run(
             "explain", photo, "--network", "nets.py:unet", "--region", region, "--npy", "--out", "m", "--json"
         )
         assert code == 0, err
