@@ -13,6 +13,7 @@ from . import options, terminal
 
 if TYPE_CHECKING:
     from ..evaluation.localization import LocalizationResult
+    from ..evaluation.own_thresholds import OwnThresholds
     from ..evaluation.retrieval import RetrievalResult
 
 MEASURE = "What is measured"
@@ -63,6 +64,15 @@ def command(
             rich_help_panel=MEASURE,
         ),
     ] = None,
+    threshold: Annotated[
+        str,
+        typer.Option(
+            "--threshold",
+            help="Where a map is cut: fixed (20 % of its maximum), or held-out (pictures that are not measured choose a"
+            " threshold for each method; the fixed one is shown beside it).",
+            rich_help_panel=MEASURE,
+        ),
+    ] = "fixed",
     view: options.View = "crop",
     limit: Annotated[
         int | None, typer.Option(help="At most this many images, spread over the data set.", rich_help_panel=MEASURE)
@@ -84,7 +94,8 @@ def command(
     l2caf evaluate cub /data/CUB_200_2011 --view squash \\
         -m l2caf -m gradcam
     l2caf evaluate manifest boxes.csv \\
-        --network mypackage.nets:build --classes labels
+        --network mypackage.nets:build --classes labels \\
+        --threshold held-out
     l2caf evaluate cub /data/CUB_200_2011 \\
         --network out/embedding.safetensors \\
         --protocol retrieval
@@ -107,6 +118,7 @@ def command(
         view=view,
         limit=limit,
         batch=batch,
+        threshold=threshold,
     )
     with terminal.bar("starting") as progress:
         evaluation = evaluate(request, progress=progress)
@@ -176,8 +188,18 @@ def _show(result: LocalizationResult, report: Path) -> None:
         rows.append([f"in the paper: {row.method}, {row.backbone}", *(cells.get(m, "") for m in compared.measures)])
     heads = [MEASURES[measure] for measure in compared.measures]
     console.print(terminal.table(["", *heads], rows, right=heads))
+    if result.own is not None:
+        _show_own(result, result.own)
     for key, value in result.classification.items():
         console.print(f"classification {key}: {shown(value)}", highlight=False)
     words = f"{compared.images} images, {len(result.bad)} files could not be read; per cent, with 95 % intervals"
     console.print(words, highlight=False)
     console.print(f"report: {report}", highlight=False)
+
+
+def _show_own(result: LocalizationResult, own: OwnThresholds) -> None:
+    from ..reports.thresholds import chosen_by, head_of, rows_of
+
+    console, heads = terminal.output(), head_of(result.comparison, own)
+    console.print(terminal.table(heads, rows_of(result.comparison, own), right=heads[1:]))
+    console.print(chosen_by(own), highlight=False)

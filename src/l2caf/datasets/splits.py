@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PARTS = ("unseen", "seen", "held-out", "all")
 PICTURES = ("train", "test", "held-out", "all")
 _HALVES = {"unseen": "second", "seen": "first", "held-out": "first", "all": "all"}
+HELD_OUT_SHARE = 0.2  # of the pictures, to choose a threshold, where training left none aside
 HELD_OUT = "held_out"  # where a checkpoint's config names the pictures that training left aside
 
 
@@ -66,6 +67,33 @@ def pictures_of(kind: str, root: Path, *, part: str | None, network: str) -> tup
             f"The {chosen} part of {found.name} in '{root}' holds no picture: choose another.", field="split"
         )
     return found, chosen
+
+
+def chooses(measured: Dataset, kind: str, root: Path, *, network: str) -> tuple[Dataset, Dataset, str]:
+    """Pictures that choose a threshold, those that are then measured, and which the first are, in words.
+
+    The training of the network left some aside: they choose, and all others are measured. Else, or where the same ones
+    are to be measured, every fifth picture chooses, and the rest is measured.
+    """
+    config = _config(network)
+    aside = set(_held_out(network)) if config and HELD_OUT in config.training else set()
+    aside -= {sample.name for sample in measured.samples}
+    if config and aside and config.dataset == measured.name:
+        found = datasets.read(kind, root)
+        others = tuple(sample for sample in found.samples if sample.name in aside and len(sample.boxes))
+        if others:
+            words = "the pictures that the training of this network left aside"
+            return replace(found, samples=others), measured, words
+    boxed = tuple(sample for sample in measured.samples if len(sample.boxes))
+    if len(boxed) < 2:
+        raise InputError(
+            f"{len(boxed)} picture with boxes cannot both choose a threshold and be measured: give two or more.",
+            field="threshold",
+        )
+    held = replace(measured, samples=boxed).limit(max(1, round(HELD_OUT_SHARE * len(boxed))))
+    names = {sample.name for sample in held.samples}
+    rest = tuple(sample for sample in measured.samples if sample.name not in names)
+    return held, replace(measured, samples=rest), "every fifth of the pictures, which are not measured"
 
 
 def trained_by(network: str) -> str | None:

@@ -32,6 +32,7 @@ from .measurements import (
     seen_through,
 )
 from .metrics import classified
+from .own_thresholds import OwnThresholds, own_thresholds
 from .scores import MethodTable, ScoreComparison, compare_scores, tables_of
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class LocalizationResult:
     left_out         what was not measured, and why
     assumed          what was taken for granted about the network
     published        the name of the paper's table that stands beside ours, where one does
+    own              the methods at thresholds that held-out pictures chose, where it was asked for
     """
 
     dataset: str
@@ -131,9 +133,10 @@ class LocalizationResult:
     about: str | None = None
     left_out: str = ""
     assumed: Mapping[str, str] = field(default_factory=dict)
+    own: OwnThresholds | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return {
+        document = {
             "dataset": self.dataset,
             "network": self.network,
             "assumed": dict(self.assumed),
@@ -148,6 +151,15 @@ class LocalizationResult:
             "bad": dict(self.bad),
             "published": self.published,
         }
+        return document if self.own is None else {**document, "held_out_thresholds": self.own.as_dict()}
+
+
+@dataclass(frozen=True)
+class HeldOutRows:
+    """The rows of pictures that choose thresholds, and which pictures these are, in words."""
+
+    rows: Sequence[Row]
+    chosen_on: str
 
 
 def summarise(
@@ -160,9 +172,17 @@ def summarise(
     about: str | None = None,
     left_out: str = "",
     assumed: Mapping[str, str] | None = None,
+    held_out: HeldOutRows | None = None,
 ) -> tuple[LocalizationResult, dict[str, MethodTable]]:
-    """Sum up the rows of a run; the tables tell which images are worth a look."""
+    """Sum up the rows of a run; the tables tell which images are worth a look.
+
+    Rows of held-out pictures choose a threshold for each method, and count in no score.
+    """
     found = [row_of(row) for row in rows]
+    choosing: dict[str, MethodTable] | None = None
+    if held_out is not None:
+        held = [row_of(row) for row in held_out.rows]
+        choosing = tables_of((row for row in held if isinstance(row, Mapped)), work.methods)
     tables = tables_of((row for row in found if isinstance(row, Mapped)), work.methods)
     first = tables[work.methods[0]]
     result = LocalizationResult(
@@ -178,6 +198,16 @@ def summarise(
         about=about,
         left_out=left_out,
         assumed=assumed or {},
+        own=None
+        if held_out is None or choosing is None
+        else own_thresholds(
+            choosing,
+            tables,
+            work.thresholds,
+            fixed=THRESHOLD,
+            measures=_measures(first),
+            chosen_on=held_out.chosen_on,
+        ),
     )
     return result, tables
 

@@ -9,6 +9,7 @@ from ..evaluation.localization import LocalizationResult
 from ..evaluation.published import localisation_rows
 from .page import shown, table, unread, write_page
 from .sections import compared_in_full, note_on_scores, scores, telling_images
+from .thresholds import at_own_thresholds
 from .tiles import Tile
 
 
@@ -26,6 +27,7 @@ def write_report(
         "<h2>Scores</h2>",
         scores(result.comparison, _note(result)),
         _published(result),
+        *([] if result.own is None else at_own_thresholds(result.comparison, result.own)),
         *compared_in_full(result.comparison),
         *telling_images(result.comparison, gallery),
     ]

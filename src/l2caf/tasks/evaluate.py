@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import datasets
 from ..datasets.dataset import Dataset
-from ..datasets.splits import part_of, pictures_of, trained_by
+from ..datasets.splits import chooses, part_of, pictures_of, trained_by
 from ..errors import InputError
 from ..evaluation import localization, retrieval
-from ..evaluation.localization import Localization, LocalizationResult
+from ..evaluation.localization import HeldOutRows, Localization, LocalizationResult
 from ..evaluation.measurements import THRESHOLD, MapWork
 from ..evaluation.published import localisation_table, retrieval_rows
 from ..evaluation.retrieval import Retrieval, RetrievalResult
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from ..networks.model import Model
 
 CLASSES = ("labels", "predicted")  # what maps of a class can be about
+CUTS = ("fixed", "held-out")  # what a map is cut at: 20 % of its maximum, and beside it what held-out pictures choose
 RESULTS, REPORT = "results.json", "report.html"
+HELD_OUT = Path("threshold", "held-out")  # below: two levels, so that no run takes its rows for those of a method
 ADDED = "added-"  # begins the names of folders below, with the rows of methods that joined a run later
 PROTOCOLS = Table(
     "protocol",
@@ -58,6 +60,7 @@ class EvaluationRequest:
     split           which classes (of retrieval) or pictures; None for what suits the layout and the network
     limit           at most so many images, spread over all
     batch           images at once
+    threshold       of CUTS; held-out pictures are never measured at the threshold that they chose
     out             gets the rows, the results and the report
     """
 
@@ -72,12 +75,18 @@ class EvaluationRequest:
     view: str = "crop"
     limit: int | None = None
     batch: int = SIZE
+    threshold: str = "fixed"
 
     def __post_init__(self) -> None:
         check_view(self.view)
         PROTOCOLS[self.protocol], datasets.LAYOUTS[self.dataset]
         if self.classes not in (None, *CLASSES):
             raise InputError(f"There is no choice {self.classes!r}: take one of {', '.join(CLASSES)}.", field="classes")
+        if self.threshold not in CUTS:
+            raise InputError(
+                f"There is no choice {self.threshold!r} of a threshold: take one of {', '.join(CUTS)}.",
+                field="threshold",
+            )
 
 
 @dataclass(frozen=True)
@@ -122,8 +131,12 @@ def evaluate_localisation(request: EvaluationRequest, executor: Executor | None,
     )
     if any(len(sample.boxes) for sample in dataset.samples):
         viewed(model.preprocess, request.view)  # refuses one that boxes cannot follow
+    rows = _measured(work, request, model, dataset, executor, progress)
+    held_out = None
+    if request.threshold == "held-out":
+        rows, dataset, held_out = _held_out(list(rows), work, request, model, dataset, executor, progress)
     result, tables = localization.summarise(
-        _measured(work, request, model, dataset, executor, progress),
+        rows,
         work,
         dataset=dataset.name,
         network=model.name,
@@ -131,6 +144,7 @@ def evaluate_localisation(request: EvaluationRequest, executor: Executor | None,
         about=about,
         left_out=left_out,
         assumed=model.assumed,
+        held_out=held_out,
     )
     _write(request.out / RESULTS, result.as_dict())
     title = f"{result.network} on {result.dataset}: where do its maps lie?"
@@ -149,6 +163,10 @@ def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, pr
     """What an embedding retrieves, and where it looks."""
     if request.classes is not None:
         raise InputError("Retrieval asks about no class: leave it out.", field="classes")
+    if request.threshold != "fixed":
+        raise InputError(
+            "Retrieval cuts all maps at 20 % of their maximum, as published: leave it out.", field="threshold"
+        )
     methods = retrieval.ordered(request.methods or retrieval.DEFAULT_METHODS)
     dataset, part = part_of(request.dataset, request.root, part=request.split, network=request.network.network)
     dataset = dataset.limit(request.limit)
@@ -182,6 +200,31 @@ def evaluate_retrieval(request: EvaluationRequest, executor: Executor | None, pr
     nearest = strips(near, dataset, work, model)
     page = write_retrieval_report(request.out / REPORT, result, telling, nearest, title=title, settings=shown)
     return Evaluation(result, page)
+
+
+def _held_out(
+    rows: Sequence[Row],
+    work: Localization,
+    request: EvaluationRequest,
+    model: Model,
+    dataset: Dataset,
+    executor: Executor | None,
+    progress: Progress,
+) -> tuple[Iterator[Row], Dataset, HeldOutRows]:
+    """The rows and the pictures that are measured, and the rows of those that choose the thresholds.
+
+    Where the latter are some of the former, their rows are in the run already: one that was finished with a fixed
+    threshold has nothing to measure again.
+    """
+    chosen, rest, words = chooses(dataset, request.dataset, request.root, network=request.network.network)
+    names = {sample.name for sample in chosen.samples}
+    if any(sample.name in names for sample in dataset.samples):
+        held = [row for row in rows if row["image"] in names]
+        return (row for row in rows if row["image"] not in names), rest, HeldOutRows(held, words)
+    others = _numbered(chosen.limit(request.limit), model)
+    there = replace(request, out=request.out / HELD_OUT)
+    held = list(_measured(work, there, model, others, executor, progress))
+    return iter(rows), rest, HeldOutRows(held, words)
 
 
 def _measured(
