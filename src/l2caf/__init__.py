@@ -15,6 +15,7 @@ are first used, so that importing l2caf costs nothing:
     retrieval, evaluation, training, runs, reports
                                             vectors and matches, measurements, networks trained, work in blocks, pages
     tasks                                   what each command does: typed request, function, typed result
+    features                                feature maps that were kept, read and explained as arrays, without torch
     deadline                                `time_limit`: how long a search may take
 
 Everything else (`recording`, `heads`, `recorder`, `problem`, `numerics`, `files`, `table`, `progress`, `cli`) is how
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 _HOMES = {
     # what one calls
     "explain": "explanation",
+    "explain_features": "feature_explanation",
     "load": "networks.catalogue",
     "read": "datasets",
     "record": "recorder",
@@ -91,6 +93,7 @@ _ROOMS = (
     "deadline",
     "errors",
     "evaluation",
+    "features",
     "filters",
     "heatmap",
     "images",
@@ -155,6 +158,7 @@ __all__ = [
     "UnitL2PerFrame",
     "Work",
     "explain",
+    "explain_features",
     "load",
     "read",
     "record",
@@ -167,6 +171,7 @@ if TYPE_CHECKING:
     from .datasets import read as read
     from .errors import L2cafError as L2cafError
     from .explanation import explain as explain
+    from .feature_explanation import explain_features as explain_features
     from .filters import Filter as Filter
     from .filters import Gaussian as Gaussian
     from .filters import Softmax as Softmax
