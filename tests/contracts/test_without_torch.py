@@ -23,6 +23,7 @@ FLOOR = (
     "preprocessing",
     "unit_sphere",
     "softmax_metric",
+    "signals",
 )
 ROOMS = ("features", "rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
