@@ -17,7 +17,18 @@ import torch
 
 from .row import Row
 
-QUESTIONS = ("startup", "exactness", "meaning", "curved", "memory", "evaluation", "retrieval", "video", "speed")
+QUESTIONS = (
+    "startup",
+    "exactness",
+    "meaning",
+    "curved",
+    "memory",
+    "evaluation",
+    "retrieval",
+    "video",
+    "features",
+    "speed",
+)
 HERE = Path(__file__).parent
 
 

@@ -10,11 +10,12 @@ are first used, so that importing l2caf costs nothing:
     networks, datasets                      what a name stands for; readers of labelled pictures
     methods, objectives, filters, solvers   what is asked, and how it is solved; `methods.table.METHODS` has the keys
     heatmap, solution, errors               what one gets, and what may go wrong
-    images, clips, preprocessing, boxes, localization, rendering
-                                            photographs, clips, boxes and drawings, without torch
+    images, clips, signals, preprocessing, boxes, localization, rendering
+                                            photographs, clips, signals, boxes and drawings, without torch
     retrieval, evaluation, training, runs, reports
                                             vectors and matches, measurements, networks trained, work in blocks, pages
     tasks                                   what each command does: typed request, function, typed result
+    features                                feature maps that were kept, read and explained as arrays, without torch
     deadline                                `time_limit`: how long a search may take
 
 Everything else (`recording`, `heads`, `recorder`, `problem`, `numerics`, `files`, `table`, `progress`, `cli`) is how
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 _HOMES = {
     # what one calls
     "explain": "explanation",
+    "explain_features": "feature_explanation",
     "load": "networks.catalogue",
     "read": "datasets",
     "record": "recorder",
@@ -91,6 +93,7 @@ _ROOMS = (
     "deadline",
     "errors",
     "evaluation",
+    "features",
     "filters",
     "heatmap",
     "images",
@@ -103,6 +106,7 @@ _ROOMS = (
     "reports",
     "retrieval",
     "runs",
+    "signals",
     "solution",
     "solvers",
     "tasks",
@@ -155,6 +159,7 @@ __all__ = [
     "UnitL2PerFrame",
     "Work",
     "explain",
+    "explain_features",
     "load",
     "read",
     "record",
@@ -167,6 +172,7 @@ if TYPE_CHECKING:
     from .datasets import read as read
     from .errors import L2cafError as L2cafError
     from .explanation import explain as explain
+    from .feature_explanation import explain_features as explain_features
     from .filters import Filter as Filter
     from .filters import Gaussian as Gaussian
     from .filters import Softmax as Softmax

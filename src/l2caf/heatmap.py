@@ -278,6 +278,7 @@ class Heatmap:
         - `width`: of the picture, in pixels.
         - `slice`, `spacing`, for a volume: one plane, 12 or ("y", 40), where the rule is three planes through the
           hottest place; how far apart its values are along z, y and x.
+        - `rate`, for a signal: its samples per second, for an axis in seconds and a spectrogram under the map.
 
         Between the cells of the layer's grid, drawings are bicubic, within the map's own extremes; `maps` is linear.
 

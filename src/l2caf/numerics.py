@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .unit_sphere import FLAT as FLAT
+
 # A head that moves, from the untouched filter to the uniform one, by less than this share of how far (squared) it moves
 # to a random one is scale-invariant: a norm's own small constant alone leaves that much.
 FEELS_SCALE = 1e-3
@@ -12,8 +14,6 @@ FEELS_SCALE = 1e-3
 AGREE = 1e-5
 # A loss that was found in closed form and the same loss computed by the head may differ by this share.
 CONFIRMED = 1e-3
-# A filter that varies by less than this share of its largest weight shows nothing.
-FLAT = 0.02
 # Positions whose features differ by less than this share of the largest are the same: rounding differs by position.
 ALIKE = 1e-5
 

@@ -21,8 +21,11 @@ FLOOR = (
     "clips",
     "crop",
     "preprocessing",
+    "unit_sphere",
+    "softmax_metric",
+    "signals",
 )
-ROOMS = ("rendering", "datasets", "runs", "reports", "tasks")
+ROOMS = ("features", "rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
     "solution",
     "heads.pooled",
@@ -94,3 +97,20 @@ drawn = overlay(batch.pictures[0], heat)
 print(batch.inputs.shape, batch.inputs.dtype, drawn.size, boxes_of(heat)[0].tolist() == [x0, y0, x1, y1])
 """
     assert without_torch(program).strip() == "(1, 3, 224, 224) float32 (224, 224) True"
+
+
+def test_features_on_disk_are_explained_without_torch(tmp_path: object) -> None:
+    program = f"""
+import numpy as np
+from l2caf.features.exact import filters_of
+from l2caf.features.stored import blocks, stored
+
+features = np.random.default_rng(0).random((5, 40, 6, 6)).astype(np.float16)
+features[:, :, 2, 3] += 2
+path = {str(tmp_path)!r} + "/features.npy"
+np.save(path, features)
+weight = np.random.default_rng(1).random((50, 40))
+found = [filters_of(block, weight).weights for block in blocks(stored(path), size=2)]
+print([len(one) for one in found], {{int(one.argmax()) for block in found for one in block}})
+"""
+    assert without_torch(program).strip() == "[2, 2, 1] {15}"

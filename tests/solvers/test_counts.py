@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from l2caf.solvers import sphere
+from l2caf import unit_sphere
 from l2caf.solvers.sphere import MOST_PRODUCTS, by_eigenvalues, by_products, secular_root
 
 POSITIONS = {"7 x 7": 49, "14 x 14": 196, "a volume": 343}
@@ -80,7 +80,9 @@ def test_a_photograph_takes_few_products_and_no_eigenproblem_of_its_size(
 ) -> None:
     sizes: list[int] = []
     plain = np.linalg.eigh
-    monkeypatch.setattr(sphere.np.linalg, "eigh", lambda matrix: (sizes.append(matrix.shape[-1]), plain(matrix))[1])
+    monkeypatch.setattr(
+        unit_sphere.np.linalg, "eigh", lambda matrix: (sizes.append(matrix.shape[-1]), plain(matrix))[1]
+    )
     jacobian = like_a_photograph(samples, 1000, 49)
     counted = Counted(jacobian)
     target = counted.jacobian.sum(dim=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,9 @@ def command(
     images: Annotated[
         list[Path],
         typer.Argument(
-            metavar="IMG", help="Photographs, folders of them, and patterns such as 'photos/*.jpg'.", show_default=False
+            metavar="IMG",
+            help="Photographs, folders of them, and patterns such as 'photos/*.jpg'; or signals (.wav, .npy).",
+            show_default=False,
         ),
     ],
     network: options.Network = options.DEFAULT_NETWORK,
@@ -62,6 +65,12 @@ def command(
             "--channel",
             help="The channel of such an output to raise there; alone, where it is predicted.",
             rich_help_panel=options.ASK,
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate", help="Samples per second of a signal in .npy; a WAV tells.", rich_help_panel=options.DRAW
         ),
     ] = None,
     signed: options.Signed = False,
@@ -110,12 +119,14 @@ def command(
         --layer features.28 --method gradcam
     l2caf explain photo.jpg --network unet.py:build \\
         --region 40,60,90,120 --channel 1
+    l2caf explain tone.wav --network nets.py:build
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..rendering.style import Style
     from ..tasks.explain import ExplainRequest, explain_photographs
     from ..tasks.network_choice import NetworkChoice, part_named
     from ..tasks.question import Question
+    from ..tasks.signals import are_signals, explain_signals
 
     request = ExplainRequest(
         expanded(images),
@@ -138,7 +149,8 @@ def command(
         batch=batch,
     )
     with terminal.bar(f"loading {network}") as progress:
-        result = explain_photographs(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+        explained = partial(explain_signals, rate=rate) if are_signals(request.images) else explain_photographs
+        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     terminal.say_assumed(result.assumed)
     if result.written:
         terminal.made(result.page or result.written[0].pictures[0])
@@ -161,6 +173,8 @@ def command(
 
 
 def _report(result: ExplainResult, out: Path) -> None:
+    from ..signals import is_signal
+
     console = terminal.output()
     columns = ["file", "predicted", "layer", "solver", "outcome", "picture"]
     written = result.written
@@ -169,7 +183,8 @@ def _report(result: ExplainResult, out: Path) -> None:
         console.print(f"… and {len(written) - MOST_ROWS} more")
     skipped = f", {len(result.failed)} skipped" if result.failed else ""
     plural = "" if len(written) == 1 else "s"
-    console.print(f"{len(written)} photograph{plural} explained{skipped}; pictures in {out}", highlight=False)
+    what = "signal" if written[0].explained.file and is_signal(written[0].explained.file) else "photograph"
+    console.print(f"{len(written)} {what}{plural} explained{skipped}; pictures in {out}", highlight=False)
     if result.page:
         console.print(f"all of them: {result.page}", highlight=False, soft_wrap=True)
 

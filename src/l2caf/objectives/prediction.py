@@ -16,19 +16,18 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import InputError
 from ..numerics import rows
+from ..softmax_metric import LEAST, softmax_metric
 from .classes import scores_of
 from .objective import LeastSquares, Loss, Losses, Metric, Objective
 
 Kind = Literal["softmax", "sigmoid"]
 
 SUMS_TO_ONE = 1e-4  # how nearly probabilities do; in half precision, to some units of its rounding
-LEAST = 1e-30  # so that the second order of a prediction beyond all doubt is still a number in single precision
 
 
 @dataclass(frozen=True)
@@ -125,30 +124,8 @@ def _logits(scores: Tensor, are_probabilities: Tensor) -> Tensor:
 
 
 def _softmax_metric(logits: Tensor, temperature: float) -> Metric:
-    """||S v||^2 = v^T (diag(p) - p p^T) v / (2 T^2), from the other classes' point of view.
-
-    Softmax depends on differences alone, so scores are taken relative to the best class's: w = v - v_best. With q the
-    probability of all other classes and r = p / q their shares of it, the form is q (sum r w^2 - q (sum r w)^2), which
-    is the squared length of S v = sqrt(q r) (w - c sum(r w)) / (sqrt(2) T), where 1 - c is the root of the best class's
-    probability: nothing cancels, however small q is, while p of the best class and 1 soon round to the same number.
-    Since the shares sum to 1, a mean of v is all that is taken off: with weight 1 - c at the best class, c r elsewhere.
-    """
     # Arrays, since of a thousand numbers a dozen operations on tensors cost more than the numbers.
-    scaled = logits.nan_to_num(0.0, 0.0, 0.0).cpu().numpy() / temperature
-    every, best = np.arange(len(scaled)), scaled.argmax(axis=1)
-    top = scaled[every, best]
-    scaled[every, best] = -np.inf
-    second = scaled.max(axis=1)
-    shares = np.exp(scaled - second[:, None])
-    total = shares.sum(axis=1)
-    shares /= total[:, None]
-    odds = second - top + np.log(total)  # of all other classes together against the best, as a logarithm
-    q, root = np.exp(odds - np.logaddexp(0.0, odds)), np.exp(-np.logaddexp(0.0, odds) / 2)
-    size = np.sqrt(np.maximum(q / (2 * temperature**2), LEAST))
-    drawn = q / (1 + root)
-    mean = drawn[:, None] * shares
-    mean[every, best] = 1 - drawn
-    made = (size[:, None] * np.sqrt(shares), mean, 2 * size)
+    made = softmax_metric(logits.cpu().numpy(), temperature)
     return SoftmaxMetric(*(torch.from_numpy(one).to(logits.device) for one in made))
 
 

@@ -22,11 +22,12 @@ from .overlay import Picture, as_rgb, colorize, contour_levels, overlay
 from .placing import placed
 from .settings import at_width, box_level, check_options, listed_boxes
 from .signals import planes_picture, signal_picture
+from .sound import Strip, sound_picture
 from .style import box_of
 
 Slice = int | tuple[str, int]
 OPTIONS = {
-    1: ("cmap", "size"),
+    1: ("cmap", "size", "rate"),
     2: ("alpha", "cmap", "contours", "box", "boxes", "width"),
     3: ("alpha", "cmap", "contours", "slice", "spacing"),
 }
@@ -58,6 +59,8 @@ class Heat:
             return self._on_photograph(picture, **options)
         if self.fine.ndim == 3:
             return planes_picture(self._shown(picture), self.grid, signed=self.signed, plane=slice, **options)
+        if "rate" in options:
+            return sound_picture(self._shown(picture), [Strip("", self.grid)], signed=self.signed, **options)
         return signal_picture(self._shown(picture), self.grid, signed=self.signed, **options)
 
     def _shown(self, picture: Any) -> npt.NDArray[np.float32]:
