@@ -95,7 +95,7 @@ class _Asked:
         if len(heatmap.size) != 1:
             raise NetworkError(
                 f"Layer {heatmap.layer} of {self.model.name} has a map of {len(heatmap.size)} axes, and a signal has"
-                " time alone: choose another with --layer."
+                " time alone: choose another layer."
             )
         explained = self._explained(file, heatmap, output)
         pictures = self._drawn(explained, name, signal)
