@@ -64,7 +64,7 @@ def bounds(*extras: str) -> dict[str, str]:
         if own:
             found |= bounds(*own[1].split(","))
             continue
-        match = re.fullmatch(r"([\w.-]+)>=([\w.]+)", requirement)
+        match = re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)", requirement)
         assert match, f"{requirement} has no lower bound, or more than one"
         found[normal(match[1])] = match[2]
     return found
