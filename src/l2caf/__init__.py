@@ -14,6 +14,7 @@ are first used, so that importing l2caf costs nothing:
                                             photographs, clips, signals, boxes and drawings, without torch
     retrieval, evaluation, training, runs, reports
                                             vectors and matches, measurements, networks trained, work in blocks, pages
+    monitor                                 where a network looks while it learns; its Lightning callback
     tasks                                   what each command does: typed request, function, typed result
     features                                feature maps that were kept, read and explained as arrays, without torch
     deadline                                `time_limit`: how long a search may take
@@ -37,6 +38,7 @@ _HOMES = {
     "load": "networks.catalogue",
     "read": "datasets",
     "record": "recorder",
+    "AttentionWatch": "monitor.watch",
     "usable_layers": "recording.layers",
     # what one gets
     "Heatmap": "heatmap",
@@ -99,6 +101,7 @@ _ROOMS = (
     "images",
     "localization",
     "methods",
+    "monitor",
     "networks",
     "objectives",
     "preprocessing",
@@ -116,6 +119,7 @@ _ROOMS = (
 __all__ = [
     "CAM",
     "AttentionFilter",
+    "AttentionWatch",
     "Auto",
     "ClassOblivious",
     "ClassSpecific",
@@ -187,6 +191,7 @@ if TYPE_CHECKING:
     from .methods.grad_cam import GradCAMAbs as GradCAMAbs
     from .methods.method import Maps as Maps
     from .methods.method import Method as Method
+    from .monitor.watch import AttentionWatch as AttentionWatch
     from .networks.catalogue import load as load
     from .networks.model import Model as Model
     from .networks.source import Source as Source
