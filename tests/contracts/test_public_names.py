@@ -15,8 +15,8 @@ import l2caf
 PUBLIC = {
     "AttentionFilter", "AttentionWatch", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Dataset", "Exact",
     "Executor", "explain", "explain_features", "Filter", "Found", "Gaussian", "General", "GradCAM", "GradCAMAbs",
-    "GradientDescent", "Head", "Heatmap", "Job", "L2cafError", "Layout", "LeastSquares", "Linear", "load", "Losses", "Maps", "Method",
-    "Model", "Objective", "Outcome", "Prediction", "Problem", "read", "Recipe", "record", "Recording",
+    "GradientDescent", "Head", "Heatmap", "Job", "L2cafError", "Layout", "LeastSquares", "Linear", "load", "Losses",
+    "Maps", "Method", "Model", "Objective", "Outcome", "Prediction", "Problem", "read", "Recipe", "record", "Recording",
     "Region", "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2",
     "UnitL2PerFrame", "usable_layers", "Work",
 }  # fmt: skip
