@@ -136,3 +136,17 @@ def _covered(cells: int, start: float, stop: float) -> Floats:
     edges = np.linspace(0, 1, cells + 1)
     inside: Floats = np.clip(np.minimum(edges[1:], stop) - np.maximum(edges[:-1], start), 0, None) * cells
     return inside
+
+
+def regridded(attention: Floats, grid: tuple[int, int]) -> Floats:
+    """Maps (..., h, w) on another grid over the same input; what a cell had is spread evenly, and nothing is lost.
+
+    >>> regridded(np.array([[1.0, 0.0, 0.0]]), (1, 2)).round(3).tolist()
+    [[1.0, 0.0]]
+    """
+    down, across = (
+        np.stack([_covered(cells, one / wanted, (one + 1) / wanted) for one in range(wanted)])
+        for cells, wanted in zip(attention.shape[-2:], grid, strict=True)
+    )
+    found: Floats = down @ attention @ across.T
+    return found

@@ -26,6 +26,7 @@ COMMANDS = (
     "evaluate",
     "difference",
     "sanity",
+    "atlas",
     "time",
     "match",
     "train",
@@ -33,7 +34,7 @@ COMMANDS = (
 # Called alone these work, or say what they miss; the others show their help.
 NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
 # These make a picture or a page, which they name to `terminal.made`.
-OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "time", "match")
+OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "atlas", "time", "match")
 ALIASES = {"select": "output", "part": "split"}
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.

@@ -20,6 +20,7 @@ WORKS = Table(
     "work",
     Entry("localisation", "boxes of the maps", "l2caf.evaluation.localization:Localization"),
     Entry("retrieval", "embeddings, and boxes of their maps", "l2caf.evaluation.retrieval:Retrieval"),
+    Entry("places", "where a network looks", "l2caf.evaluation.atlas:Places"),
     Entry("embedding", "vectors of pictures", "l2caf.retrieval.embed:Embedding"),
     Entry("explanation", "explained photographs, drawn and written", "l2caf.tasks.photographs:Photographs"),
 )
