@@ -35,4 +35,3 @@ def sample_path(name: str) -> Path:
     if name not in SAMPLES or spec is None or spec.origin is None:
         raise ImageError(f"There is no sample photograph {name!r}: take one of {', '.join(SAMPLES)}.")
     return Path(spec.origin).parent / "data" / SAMPLES[name]
-

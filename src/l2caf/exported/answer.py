@@ -55,12 +55,14 @@ class Answer:
         The number of multiplications is fixed: where they were too few, it is `Outcome.STEP_LIMIT`.
         """
         flat = self.weights.reshape(*self.weights.shape[:2], -1)
-        finite = np.isfinite(self.output).all(axis=1)[:, None] & np.isfinite(flat).all(axis=2)
+        finite = _finite(self.output)[:, None] & _finite(flat)
         least, most = flat.min(axis=2), flat.max(axis=2)
         with np.errstate(invalid="ignore"):
             uniform = most - least <= FLAT * np.maximum(most, -least)
         # A comparison with NaN is false, so that a residual which is none counts as too large.
-        converged = finite if self.residual is None else np.broadcast_to(self.residual[:, None] <= CONVERGED, finite.shape)
+        converged = (
+            finite if self.residual is None else np.broadcast_to(self.residual[:, None] <= CONVERGED, finite.shape)
+        )
         return [
             [
                 Outcome.NON_FINITE
@@ -110,7 +112,7 @@ class Answer:
         """The best class of every sample; None of an embedding, and where the scores are not finite."""
         if self.card.embedding:
             return [None] * len(self)
-        finite = np.isfinite(self.output).all(axis=1)
+        finite = _finite(self.output)
         best = np.where(finite[:, None], self.output, 0).argmax(axis=1)
         return [
             self.prediction_of(sample, int(index)) if sound else None
@@ -194,6 +196,12 @@ class Answer:
                 for sample, predicted in enumerate(self.predictions())
             ],
         }
+
+
+def _finite(values: Floats) -> npt.NDArray[np.bool_]:
+    """Along the last axis."""
+    found: npt.NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(values), axis=-1)
+    return found
 
 
 def _scaled(maps: Floats, *, axes: int) -> Floats:

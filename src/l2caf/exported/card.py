@@ -1,4 +1,4 @@
-"""`Card`: what an exported file says of itself, as JSON in its metadata; and the names of what goes in and comes out."""
+"""`Card`: what an exported file says of itself, as JSON in its metadata; the names of what goes in and comes out."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from PIL import Image
 from ..errors import ClassError, ExtraError, InputError, NetworkError, WeightsError, first_line
 from ..images import as_photograph
 from ..networks.class_names import class_index
-from ..preprocessing import Input, Prepared
+from ..preprocessing import Input, Prepared, check_view
 from .answer import Answer
 from .card import IMAGES, KEY, MAPS, OUTPUT, Card
 
@@ -26,7 +25,9 @@ Photograph = str | os.PathLike[str] | Image.Image
 CPU = ("CPUExecutionProvider",)
 
 
-def load(path: str | os.PathLike[str], *, threads: int | None = None, providers: Sequence[Any] = CPU) -> ExportedNetwork:
+def load(
+    path: str | os.PathLike[str], *, threads: int | None = None, providers: Sequence[Any] = CPU
+) -> ExportedNetwork:
     """Open a file that `l2caf.export` or `l2caf export` wrote.
 
     threads    that one run takes; None for one per processor
@@ -37,7 +38,14 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None, providers:
         stored = path.read_bytes()
     except OSError as error:
         raise WeightsError(f"'{path}' cannot be read ({error.strerror}): give a file that l2caf exported.") from error
-    return ExportedNetwork(path, _session(path, stored, threads, providers), hashlib.sha256(stored).hexdigest()[:16])
+    session = _session(path, stored, threads, providers)
+    known = session.get_modelmeta().custom_metadata_map
+    if KEY not in known:
+        raise WeightsError(
+            f"'{path}' was not exported by l2caf, so it gives no maps: export the network that it was made from, by"
+            " l2caf.export or the command of that name."
+        )
+    return ExportedNetwork(path, session, Card.from_json(known[KEY]), hashlib.sha256(stored).hexdigest()[:16])
 
 
 def _session(path: Path, stored: bytes, threads: int | None, providers: Sequence[Any]) -> Any:
@@ -72,11 +80,13 @@ class ExportedNetwork:
 
     path      of the file
     session   of ONNX Runtime, for whatever else it can do
+    card      what the file says of itself
     hash      of the file's bytes
     """
 
     path: Path
     session: Any = field(repr=False)
+    card: Card = field(repr=False)
     hash: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
@@ -88,16 +98,18 @@ class ExportedNetwork:
                 " export the network again."
             )
 
-    @cached_property
-    def card(self) -> Card:
-        """What the file says of itself."""
-        known = self.session.get_modelmeta().custom_metadata_map
-        if KEY not in known:
-            raise WeightsError(
-                f"'{self.path}' was not exported by l2caf, so it gives no maps: export the network it was made from, by"
-                " l2caf.export or the command of that name."
+    def viewed(self, view: str) -> ExportedNetwork:
+        """The same, shown the centre of each photograph ("crop") or all of it, stretched ("squash")."""
+        check_view(view)
+        if view == "whole":
+            raise InputError(
+                f"'{self.path.name}' takes inputs of one size, so photographs cannot be shown to it in their own"
+                " proportions: take squash, or leave this out.",
+                field="view",
             )
-        return Card.from_json(known[KEY])
+        if view == "crop":
+            return self
+        return replace(self, card=replace(self.card, preprocessing=self._preprocessing.squashed()))
 
     # What it shares with a Model
 
@@ -194,7 +206,7 @@ class ExportedNetwork:
         about = self.question(about, asks_class=wanted is not None or top is not None)
         numbers = None if wanted is None else [self._class(one) for one in wanted]
         if top is not None:
-            self._check_top(top)
+            self.check_top(top)
         names = MAPS[about]
         outputs = [OUTPUT, *(name for name in names if name)]
         given = dict(zip(outputs, self._run(self._batch(inputs), outputs), strict=True))
@@ -210,7 +222,9 @@ class ExportedNetwork:
             kinds = ("class",) if asks_class else ("prediction", "output", "class")
             about = next((kind for kind in kinds if kind in self.card.maps), kinds[0])
         if asks_class and about != "class":
-            raise InputError(f"A class is asked about, and the map of the {about} too: ask for one of them.", field="class")
+            raise InputError(
+                f"A class is asked about, and the map of the {about} too: ask for one of them.", field="class"
+            )
         if about not in self.card.maps:
             known = " and ".join(f"the {one}" for one in self.card.maps)
             why = ", whose numbers are no classes" if self.embedding and about != "output" else ""
@@ -226,7 +240,8 @@ class ExportedNetwork:
             raise ClassError(f"{given!r} names no class: give a whole number or a name.", field="class")
         return number
 
-    def _check_top(self, top: Any) -> None:
+    def check_top(self, top: Any) -> None:
+        """Refuse more of the best classes than there are maps of."""
         if isinstance(top, bool) or not isinstance(top, int) or top < 1:
             raise ClassError(f"The best {top} classes are asked for: give 1 or more.", field="top")
         if top > self.card.top:

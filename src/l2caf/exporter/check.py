@@ -1,4 +1,4 @@
-"""Whether an exported graph says what the library says: both on the same photographs, before the file is left behind."""
+"""Whether an exported graph says what the library says: both on the same photographs, before a file is left behind."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Check:
                 )
             if not found.maps:
                 raise NetworkError(
-                    f"None of {self.photographs} photographs gives a map of the {kind} to compare with the library's, so"
-                    " that no file was written: give photographs of what the network knows.",
+                    f"None of {self.photographs} photographs gives a map of the {kind} to compare with the library's,"
+                    " so that no file was written: give photographs of what the network knows.",
                     field="photos",
                 )
             if exact and not found.error <= MOST_OFF:
@@ -93,7 +93,7 @@ class Check:
             if not exact and not found.correlation >= LEAST_ALIKE:
                 raise NetworkError(
                     f"In int8 the maps of the {kind} have a rank correlation of {found.correlation:.2f} with the"
-                    " library's, so that no file was written: give more photographs to calibrate with, or keep float32.",
+                    " library's, so that no file was written: calibrate with more photographs, or keep float32.",
                     field="precision",
                 )
 
@@ -113,6 +113,7 @@ class Comparison:
         """Show both the same batch, of which the library has the head."""
         output = head.output.detach().reshape(len(inputs), -1).cpu().numpy()
         self.photographs += len(inputs)
+        kind: Any
         for kind in self.exported.card.maps:
             answer = self.exported.run(inputs, about=kind, top=self.exported.card.top if kind == "class" else None)
             self._compare(kind, answer, head)

@@ -69,7 +69,7 @@ def _is_same(stored: onnx.TensorProto, weight: npt.NDArray[np.float32]) -> bool:
     return np.array_equal(array, weight) or np.array_equal(array, weight.T)
 
 
-class _Read(CalibrationDataReader):  # type: ignore[misc]
+class _Read(CalibrationDataReader):
     """Hands over one batch after the other."""
 
     def __init__(self, batches: Iterable[Images]) -> None:

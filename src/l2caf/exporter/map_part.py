@@ -24,7 +24,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ..exported.card import COLUMNS, IMAGES, MAPS, OUTPUT, Card
+from ..exported.card import COLUMNS, MAPS, OUTPUT, Card
 
 Array = npt.NDArray[np.float32]
 
@@ -88,14 +88,12 @@ class _Part:
         """Add one node and return its output, or a list of several."""
         self.made += 1
         names = [f"l2caf_{self.made}_{kind.lower()}{f'_{number}' if count > 1 else ''}" for number in range(count)]
-        self.graph.node.append(
-            helper.make_node(kind, inputs, names, name=f"l2caf/{self.made}/{kind}", **settings)
-        )
+        self.graph.node.append(helper.make_node(kind, inputs, names, name=f"l2caf/{self.made}/{kind}", **settings))
         return names[0] if count == 1 else names
 
     def constant(self, values: Any, kind: type = np.float32) -> str:
         """A constant; equal ones are kept once."""
-        array = np.asarray(values, kind)
+        array: npt.NDArray[Any] = np.asarray(values, kind)
         key = f"{array.dtype} {array.shape} {array.tobytes().hex()}"
         if key not in self.kept:
             self.kept[key] = self._initializer(f"l2caf_constant_{len(self.kept)}", array)

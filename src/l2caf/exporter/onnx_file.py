@@ -24,7 +24,7 @@ from ..images import image_files, open_image
 from ..networks.catalogue import load as load_model
 from ..networks.model import Model
 from ..objectives.prediction import Prediction
-from ..preprocessing import Preprocessing
+from ..preprocessing import OwnPreprocessing, Preprocessing
 from ..progress import Progress, silent
 from ..recorder import Recording
 from ..sample_photographs import SAMPLES, sample_path
@@ -33,6 +33,7 @@ from .check import Check, Comparison
 Precision = Literal["float32", "int8"]
 PRECISIONS = ("float32", "int8")
 TOP, PRODUCTS, OPSET = 5, 4, 18
+OPSETS = 18, 23  # below, reductions take their axes in another way; above, runtimes are too few
 MOST_PRODUCTS = 64
 BATCH = 8  # photographs that are compared at once
 MOST_COMPARED = 100  # photographs; more are only calibrated with
@@ -104,8 +105,7 @@ def export(
     ((8, 8), ['class', 'output', 'prediction'], True)
     """
     path = Path(path)
-    _check_settings(path, maps, precision, products, opset)
-    _check_packages()
+    check_settings(path, maps=maps, precision=precision, products=products, opset=opset)
     from .map_part import HeadArrays, with_maps
     from .trace import traced
 
@@ -133,16 +133,18 @@ def export(
     return Exported(path, card, check)
 
 
-def _check_settings(path: Path, maps: Any, precision: Any, products: Any, opset: Any) -> None:
-    from .trace import HIGHEST, LOWEST
-
+def check_settings(
+    path: Path, *, maps: Any = None, precision: Any = "float32", products: Any = PRODUCTS, opset: Any = OPSET
+) -> None:
+    """Refuse what cannot be exported by any network, and name packages that are missing."""
+    _check_packages()
     if path.suffix.lower() != SUFFIX:
         raise InputError(f"'{path}' names no ONNX file: end it in {SUFFIX}.", field="out")
     if precision not in PRECISIONS:
         raise InputError(f"There is no precision {precision!r}: take {' or '.join(PRECISIONS)}.", field="precision")
-    if isinstance(maps, str) or not set(maps or ()) <= set(MAPS) or (maps is not None and not len(maps)):
+    if maps is not None and (isinstance(maps, str) or not maps or not set(maps) <= set(MAPS)):
         raise InputError(f"The maps are {maps!r}: give a list of {', '.join(MAPS)}.", field="maps")
-    for name, value, least, most in (("products", products, 1, MOST_PRODUCTS), ("opset", opset, LOWEST, HIGHEST)):
+    for name, value, least, most in (("products", products, 1, MOST_PRODUCTS), ("opset", opset, *OPSETS)):
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise InputError(f"{name} is {value!r}: give a whole number from {least} to {most}.", field=name)
 
@@ -153,7 +155,9 @@ def _check_packages() -> None:
         import onnxruntime
         import onnxscript  # noqa: F401 - torch's exporter stands on it
     except ImportError as error:
-        raise ExtraError("Exporting needs onnx, onnxruntime and onnxscript: pip install onnx onnxruntime onnxscript.") from error
+        raise ExtraError(
+            "Exporting needs onnx, onnxruntime and onnxscript: pip install onnx onnxruntime onnxscript."
+        ) from error
     del onnx, onnxruntime
 
 
@@ -163,10 +167,11 @@ def _model(network: Any, inputs: Tensor | None) -> Model:
     if isinstance(model, nn.Module):
         if inputs is None:
             raise InputError(
-                "A network alone does not say how it takes photographs: give a batch of real inputs=, or an l2caf.Model.",
+                "A network alone does not say how it takes photographs: give a batch of real inputs=, or an"
+                " l2caf.Model.",
                 field="inputs",
             )
-        model = Model(type(model).__name__, model, _unknown)
+        model = Model(type(model).__name__, model, OwnPreprocessing(_unknown))
     if not isinstance(model, Model):
         raise InputError(
             f"The network is a {type(model).__name__}: give a name, an l2caf.Model or a torch.nn.Module.",
@@ -232,8 +237,8 @@ def _head(model: Model, head: Head) -> tuple[npt.NDArray[np.float32], npt.NDArra
     if not isinstance(mapping, PooledMap) or not head.is_known:
         why = head.why_not_affine() or "it is another affine map"
         raise NetworkError(
-            f"What follows layer {head.layer.name} of {model.name} is no mean over the positions and a linear map ({why}),"
-            " and only such a head has maps in a file: choose the layer before one, or explain it with torch.",
+            f"What follows layer {head.layer.name} of {model.name} is no mean over the positions and a linear map"
+            f" ({why}), and only such a head has maps in a file: choose another layer, or explain it with torch.",
             field="layer",
         )
     if head.layer.layout.frames is not None or len(head.layer.layout.grid) != 2:
@@ -260,7 +265,7 @@ def _card(
         if kind not in can:
             why = "gives an embedding" if model.embedding else "has one score"
             raise OutputError(f"{model.name} {why}, so there is no map of the {kind}: leave it out.", field="maps")
-    if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top:
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise InputError(f"The best {top} classes are asked for: give 1 or more.", field="top")
     height, width = shown.first.shape[2:]
     return Card(
@@ -280,9 +285,7 @@ def _card(
     )
 
 
-def _compared(
-    model: Model, exported: ExportedNetwork, shown: _Shown, layer: str, progress: Progress
-) -> Check:
+def _compared(model: Model, exported: ExportedNetwork, shown: _Shown, layer: str, progress: Progress) -> Check:
     comparison = Comparison(exported)
     total = min(len(shown), MOST_COMPARED)
     for inputs in shown.batches(MOST_COMPARED):

@@ -17,7 +17,6 @@ from ..exported.card import COLUMNS, IMAGES, OUTPUT
 from ..recording.borrow import borrowed
 from ..recording.layers import Layer, module_named
 
-LOWEST, HIGHEST = 18, 23  # opsets: below, reductions take their axes in another way; above, runtimes are too few
 IR = 10  # of the file format: what ONNX Runtime 1.20 reads
 LARGEST = 2**31 - 1  # bytes of one file
 
