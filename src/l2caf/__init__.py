@@ -16,10 +16,11 @@ are first used, so that importing l2caf costs nothing:
                                             vectors and matches, measurements, networks trained, work in blocks, pages
     tasks                                   what each command does: typed request, function, typed result
     features                                feature maps that were kept, read and explained as arrays, without torch
+    exported                                networks that were exported as ONNX files, run without torch
     deadline                                `time_limit`: how long a search may take
 
-Everything else (`recording`, `heads`, `recorder`, `problem`, `numerics`, `files`, `table`, `progress`, `cli`) is how
-these are made; it may change between any two versions, but for what `l2caf.__all__` names of it.
+Everything else (`recording`, `heads`, `recorder`, `problem`, `exporter`, `numerics`, `files`, `table`, `progress`,
+`cli`) is how these are made; it may change between any two versions, but for what `l2caf.__all__` names of it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _HOMES = {
     # what one calls
     "explain": "explanation",
     "explain_features": "feature_explanation",
+    "export": "exporter.onnx_file",
     "load": "networks.catalogue",
     "read": "datasets",
     "record": "recorder",
@@ -45,6 +47,7 @@ _HOMES = {
     "Layout": "recording.layout",
     "Recording": "recorder",
     "Model": "networks.model",
+    "Exported": "exporter.onnx_file",
     "L2cafError": "errors",
     # what one asks
     "ClassOblivious": "objectives.output",
@@ -93,6 +96,7 @@ _ROOMS = (
     "deadline",
     "errors",
     "evaluation",
+    "exported",
     "features",
     "filters",
     "heatmap",
@@ -122,6 +126,7 @@ __all__ = [
     "Dataset",
     "Exact",
     "Executor",
+    "Exported",
     "Filter",
     "Found",
     "Gaussian",
@@ -160,6 +165,7 @@ __all__ = [
     "Work",
     "explain",
     "explain_features",
+    "export",
     "load",
     "read",
     "record",
@@ -172,6 +178,8 @@ if TYPE_CHECKING:
     from .datasets import read as read
     from .errors import L2cafError as L2cafError
     from .explanation import explain as explain
+    from .exporter.onnx_file import Exported as Exported
+    from .exporter.onnx_file import export as export
     from .feature_explanation import explain_features as explain_features
     from .filters import Filter as Filter
     from .filters import Gaussian as Gaussian

@@ -142,9 +142,9 @@ class Card:
         assert math.isfinite(self.temperature)
 
 
-CONVERGED = 3e-4
-"""The residual below which a filter is exact to some 1e-4 of its largest weight: what it is before the last
-multiplication, which leaves a third of it or less where it converges at all."""
+CONVERGED = 1e-4
+"""The residual below which a filter is exact to 1e-4: the error before the last multiplication is no larger than it,
+where the multiplier is above zero, and each multiplication leaves less."""
 
 
 def _frozen(value: Any) -> Any:

@@ -218,10 +218,13 @@ class _Part:
         ]
 
     def _residual(self, missing: str, weights: str) -> str:
-        """||G (1 - f) - lam f|| / |lam| with lam = f . G (1 - f)."""
+        """||G (1 - f) - lam f|| / lam with lam = f . G (1 - f), and very large where lam is not above zero.
+
+        There, f is a stationary filter but not the best one (`unit_sphere.py`), however small the difference is.
+        """
         lam = self._sum(self.node("Mul", weights, missing))
         rest = self._length(self.node("Sub", missing, self.node("Mul", lam, weights)))
-        return str(self.node("Div", rest, self.node("Max", self.node("Abs", lam), self.constant(TINY))))
+        return str(self.node("Div", rest, self.node("Max", lam, self.constant(TINY))))
 
     def _metric(self) -> tuple[str, str]:
         """Squared sizes s and a mean's weights u, both (B, 1, m), as `softmax_metric.py` derives them.

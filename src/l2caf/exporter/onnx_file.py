@@ -41,7 +41,18 @@ MOST_COMPARED = 100  # photographs; more are only calibrated with
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written: what it says of itself, and how near it is to the library."""
+    """A file that was written: what it says of itself, and how near it is to the library.
+
+    >>> import tempfile
+    >>> network = nn.Sequential(
+    ...     nn.Conv2d(3, 8, 4, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = export(network, Path(folder, "model.onnx"), inputs=torch.rand(4, 3, 32, 32), maps=["class"])
+    ...     answer = made.load().run(torch.rand(2, 3, 32, 32), top=3)
+    >>> made.check.maps["class"].not_converged, answer.maps.shape
+    (0, (2, 3, 32, 32))
+    """
 
     path: Path
     card: Card
