@@ -200,7 +200,7 @@ class ExportedNetwork:
     ) -> Answer:
         """The same for inputs that are prepared already, (B, 3, H, W).
 
-        Only what is asked is computed.
+        ONNX Runtime computes all that is in the file, whatever is asked.
         """
         wanted = [classes] if isinstance(classes, int | str) else None if classes is None else [*classes]
         about = self.question(about, asks_class=wanted is not None or top is not None)
@@ -235,10 +235,9 @@ class ExportedNetwork:
         return about  # type: ignore[return-value]
 
     def _class(self, given: int | str) -> int:
-        number = self.class_index(str(given))
         if isinstance(given, bool):
             raise ClassError(f"{given!r} names no class: give a whole number or a name.", field="class")
-        return number
+        return self.class_index(str(given))
 
     def check_top(self, top: Any) -> None:
         """Refuse more of the best classes than there are maps of."""
@@ -262,10 +261,8 @@ class ExportedNetwork:
         return batch
 
     def _run(self, batch: npt.NDArray[np.float32], outputs: Sequence[str]) -> list[npt.NDArray[Any]]:
-        options = onnxruntime().RunOptions()
-        options.only_execute_path_to_fetches = True
         try:
-            found: list[npt.NDArray[Any]] = self.session.run([*outputs], {IMAGES: batch}, options)
+            found: list[npt.NDArray[Any]] = self.session.run([*outputs], {IMAGES: batch})
         except Exception as error:  # it raises kinds of its own
             raise NetworkError(f"'{self.path}' failed on an input of {batch.shape} ({first_line(error)}).") from error
         return found

@@ -190,6 +190,12 @@ def _model(network: Any, inputs: Tensor | None) -> Model:
         )
     if model.clip is not None:
         raise InputError(f"{model.name} takes clips, and an exported file takes photographs: export one for these.")
+    kinds = {one.dtype for one in model.network.parameters() if one.is_floating_point()} - {torch.float32}
+    if kinds:
+        raise NetworkError(
+            f"{model.name} computes in {kinds.pop()}, and an exported file in torch.float32: give network.float().",
+            field="network",
+        )
     return model
 
 
@@ -254,10 +260,7 @@ def _head(model: Model, head: Head) -> tuple[npt.NDArray[np.float32], npt.NDArra
         )
     if head.layer.layout.frames is not None or len(head.layer.layout.grid) != 2:
         raise NetworkError(f"Layer {head.layer.name} has no grid over a photograph: choose another.", field="layer")
-    weight, bias = mapping.pooled.weight, mapping.pooled.bias
-    if weight.dtype != torch.float32:
-        raise NetworkError(f"{model.name} computes in {weight.dtype}: give network.float() to export it.")
-    return weight.detach().cpu().numpy(), bias.detach().cpu().numpy()
+    return mapping.pooled.weight.detach().cpu().numpy(), mapping.pooled.bias.detach().cpu().numpy()
 
 
 def _card(
