@@ -36,7 +36,8 @@ TOP, PRODUCTS, OPSET = 5, 4, 18
 OPSETS = 18, 23  # below, reductions take their axes in another way; above, runtimes are too few
 MOST_PRODUCTS = 64
 BATCH = 8  # photographs that are compared at once
-MOST_COMPARED = 100  # photographs; more are only calibrated with
+MOST_COMPARED = 100  # photographs; those behind them are calibrated with
+ENOUGH, MOST_CALIBRATED = 32, 128  # photographs behind those, so that int8 is judged by others than it was made with
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,8 @@ def export(
     if precision == "int8":
         from .int8 import in_int8
 
-        progress("calibrating", 0, len(shown))
-        graph = in_int8(graph, shown.batches(), weight=arrays.weight)
+        progress("calibrating", 0, None)
+        graph = in_int8(graph, shown.to_calibrate(), weight=arrays.weight)
     with write_whole(path) as temporary:
         temporary.write_bytes(with_maps(graph, arrays, card).SerializeToString())
         check = _compared(model, load(temporary), shown, head.layer.name, progress)
@@ -238,9 +239,14 @@ class _Shown:
             )
         return np.stack(made).astype(np.float32)
 
-    def batches(self, most: int | None = None) -> Iterator[npt.NDArray[np.float32]]:
-        for start in range(0, min(len(self), most or len(self)), BATCH):
-            yield self._batch(start)
+    def to_compare(self) -> Iterator[npt.NDArray[np.float32]]:
+        """The first ones."""
+        return map(self._batch, range(0, min(len(self), MOST_COMPARED), BATCH))
+
+    def to_calibrate(self) -> Iterator[npt.NDArray[np.float32]]:
+        """Those behind them; where these are few, the same ones."""
+        first = MOST_COMPARED if len(self) >= MOST_COMPARED + ENOUGH else 0
+        return map(self._batch, range(first, min(len(self), first + MOST_CALIBRATED), BATCH))
 
 
 def _recorded(model: Model, inputs: npt.NDArray[np.float32], layer: str | None) -> Recording:
@@ -302,7 +308,7 @@ def _card(
 def _compared(model: Model, exported: ExportedNetwork, shown: _Shown, layer: str, progress: Progress) -> Check:
     comparison = Comparison(exported)
     total = min(len(shown), MOST_COMPARED)
-    for inputs in shown.batches(MOST_COMPARED):
+    for inputs in shown.to_compare():
         with model.run(inputs, layer=layer) as recording:
             comparison.add(inputs, recording.head)
         progress("comparing with the library", min(comparison.photographs, total), total)
