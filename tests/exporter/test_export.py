@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import nn
 
 import l2caf
@@ -17,6 +18,7 @@ from exported_for_tests import NAMES, ChannelsLast, Small, pictures, small_model
 from l2caf.clips import ClipInput
 from l2caf.errors import ExtraError, L2cafError
 from l2caf.exporter import trace
+from l2caf.exporter.check import rank_correlation
 from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
 
@@ -241,3 +243,8 @@ def test_packages_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ExtraError, match="pip install onnx onnxruntime onnxscript"):
         l2caf.export("tf_efficientnet_lite0", tmp_path / "model.onnx")
+
+
+def test_rank_correlation_is_that_of_scipy() -> None:
+    ours, theirs = np.random.default_rng(0).random((2, 49), np.float32)
+    assert rank_correlation(ours, theirs) == pytest.approx(spearmanr(ours, theirs).statistic, abs=1e-8)
