@@ -17,10 +17,11 @@ are first used, so that importing l2caf costs nothing:
     monitor                                 where a network looks while it learns; its Lightning callback
     tasks                                   what each command does: typed request, function, typed result
     features                                feature maps that were kept, read and explained as arrays, without torch
+    exported                                networks that were exported as ONNX files, run without torch
     deadline                                `time_limit`: how long a search may take
 
-Everything else (`recording`, `heads`, `recorder`, `problem`, `numerics`, `files`, `table`, `progress`, `cli`) is how
-these are made; it may change between any two versions, but for what `l2caf.__all__` names of it.
+Everything else (`recording`, `heads`, `recorder`, `problem`, `exporter`, `numerics`, `files`, `table`, `progress`,
+`cli`) is how these are made; it may change between any two versions, but for what `l2caf.__all__` names of it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _HOMES = {
     # what one calls
     "explain": "explanation",
     "explain_features": "feature_explanation",
+    "export": "exporter.onnx_file",
     "load": "networks.catalogue",
     "read": "datasets",
     "record": "recorder",
@@ -47,6 +49,7 @@ _HOMES = {
     "Layout": "recording.layout",
     "Recording": "recorder",
     "Model": "networks.model",
+    "Exported": "exporter.onnx_file",
     "L2cafError": "errors",
     # what one asks
     "ClassOblivious": "objectives.output",
@@ -95,6 +98,7 @@ _ROOMS = (
     "deadline",
     "errors",
     "evaluation",
+    "exported",
     "features",
     "filters",
     "heatmap",
@@ -126,6 +130,7 @@ __all__ = [
     "Dataset",
     "Exact",
     "Executor",
+    "Exported",
     "Filter",
     "Found",
     "Gaussian",
@@ -164,6 +169,7 @@ __all__ = [
     "Work",
     "explain",
     "explain_features",
+    "export",
     "load",
     "read",
     "record",
@@ -176,6 +182,8 @@ if TYPE_CHECKING:
     from .datasets import read as read
     from .errors import L2cafError as L2cafError
     from .explanation import explain as explain
+    from .exporter.onnx_file import Exported as Exported
+    from .exporter.onnx_file import export as export
     from .feature_explanation import explain_features as explain_features
     from .filters import Filter as Filter
     from .filters import Gaussian as Gaussian

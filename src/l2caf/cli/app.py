@@ -30,6 +30,7 @@ COMMANDS = (
     "time",
     "match",
     "train",
+    "export",
 )
 # Called alone these work, or say what they miss; the others show their help.
 NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")

@@ -124,6 +124,7 @@ def command(
     l2caf explain photo.jpg --network unet.py:build \\
         --region 40,60,90,120 --channel 1
     l2caf explain tone.wav --network nets.py:build
+    l2caf explain photo.jpg --network model.onnx
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..rendering.style import Style
@@ -170,7 +171,8 @@ def command(
         one = len(cut) == 1
         which = f"{least.file} was shown" if one else f"{len(cut)} photographs was shown, least of {least.file}"
         whole = "all of it" if one else "all of each"
-        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view whole shows {whole}.")
+        wider = "squash" if request.network.is_exported else "whole"
+        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view {wider} shows {whole}.")
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:

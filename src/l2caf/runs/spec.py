@@ -46,8 +46,13 @@ class ModelSpec:
 
     def build(self) -> Model:
         """Load it onto its device."""
-        from ..networks.catalogue import load
+        from ..networks.catalogue import is_exported, load
 
+        if is_exported(self.name):
+            from ..exported.network import load as load_exported
+
+            # It shares with a Model all that explaining photographs needs.
+            return load_exported(self.name).viewed(self.view)  # type: ignore[return-value]
         model = load(self.name, weights=self.weights)
         model = model if self.told is None else model.told(embedding=self.told)
         model = model.as_embedding() if self.embedding else model
