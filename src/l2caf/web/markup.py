@@ -21,11 +21,18 @@ class Shown(NamedTuple):
     told: str
 
 
-def figures(shown: Sequence[Shown], *, small: bool = False, wide: bool = False) -> str:
-    """Pictures side by side, below one another where there is no room; `wide` ones take all of it."""
+def figures(shown: Sequence[Shown], kind: str = "") -> str:
+    """Pictures side by side, below one another where there is no room.
+
+    kind   tiles: small ones; wide: each takes all the room; map-last: where there is little room the last comes first
+    """
     several = "".join(_figure(one) for one in shown)
-    kind = "tiles" if small else "figures wide" if wide else f"figures of-{min(len(shown), 3)}"
-    return f'<div class="{kind}">{several}</div>'
+    return f'<div class="{kind if kind == "tiles" else f"figures of-{min(len(shown), 3)} {kind}"}">{several}</div>'
+
+
+def pair(first: Shown, second: Shown) -> str:
+    """Two pictures that belong together, one below the other; side by side where all else is stacked."""
+    return f'<div class="pair">{_figure(first)}{_figure(second)}</div>'
 
 
 def _figure(one: Shown) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+from PIL import Image
 
 from ..errors import InputError
 from ..images import save_picture
@@ -21,10 +22,11 @@ from .markup import Shown
 from .visits import Visit
 
 if TYPE_CHECKING:
+    from ..retrieval.match import Seen
     from .page import Host
 
 HEIGHT = 288  # pixels of a picture on the screen
-LIKE_CAT = 224  # pixels of a part of the cat, which the sample query is
+NOTHING = "no place speaks for it beyond what all share"
 UPLOADED, OFFERED = "pictures that I upload", "the gallery of this page"
 WELCOME = markup.empty(
     "Why do two pictures match?",
@@ -173,15 +175,13 @@ class MatchTab:
         return folder
 
     def search_samples(self, visit: Visit, *asked: Any) -> dict[Any, Any]:
-        """A part of the cat among the sample photographs."""
-        cat = sample("cat")
-        left, top = (cat.width - LIKE_CAT) // 2, (cat.height - LIKE_CAT) // 2
-        query = visit.place("cat-part.png")
-        save_picture(cat.crop((left, top, left + LIKE_CAT, top + LIKE_CAT)), query)
-        files = []
+        """The middle of the cat, among both sides of every sample."""
+        query, files = visit.place("cat-middle.jpg"), []
+        save_picture(_part(sample("cat"), 0.5), query)
         for name in SAMPLES:
-            files.append(str(visit.place(f"{name}.jpg")))
-            save_picture(sample(name), Path(files[-1]))
+            for side, place in (("left", 0.0), ("right", 1.0)):
+                files.append(str(visit.place(f"{name}-{side}.jpg")))
+                save_picture(_part(sample(name), place), Path(files[-1]))
         made = self._search(visit, str(query), UPLOADED, files, *asked[3:])
         shown = {self.query: str(query), self.gallery: gr.update(value=files, visible=True)}
         return {**made, **shown, self.source: gr.update(value=UPLOADED)}
@@ -206,36 +206,38 @@ class MatchTab:
         rows = []
         for pair in matches.pairs:
             name = pair_title(pair, matches.unit).replace("\n", ", ")
-            rows.append(
-                markup.figures(
-                    [
-                        Shown(
-                            drawn_on(pair.of_query, _small(matches.view), style),
-                            f"in the query, for #{pair.rank}",
-                            f"What in the query makes it like {name}",
-                        ),
-                        Shown(
-                            drawn_on(pair.of_neighbour, _small(pair.view), style),
-                            name,
-                            f"What in the neighbour makes it like the query: {name}",
-                        ),
-                    ]
-                )
-            )
+            above = _shown(pair.of_query, matches.view, style, f"in the query, for #{pair.rank}")
+            rows.append(markup.pair(above, _shown(pair.of_neighbour, pair.view, style, name)))
+        found_so = ['<div class="pairs">' + "".join(rows) + "</div>"]
         apart = contrast_drawn(matches)
         if apart is not None:
             title = contrast_title(matches).replace("\n", ", ")
-            rows.append(markup.section("Told apart") + markup.figures([Shown(apart, title, f"The query, {title}")]))
+            found_so.append(markup.section("Told apart") + markup.figures([Shown(apart, title, f"The query, {title}")]))
         said = [f"{found.gallery} pictures compared, by {matches.unit}: {found.compares}."]
         said += [str(one.error) for one in found.failed]
         told = markup.notes(one.replace(str(visit.folder), "").replace(str(self.host.home), "") for one in said)
-        return {self.figure: '<div class="pairs">' + "".join(rows) + "</div>" + told}
+        return {self.figure: "".join(found_so) + told}
 
 
-def _small(view: Any) -> Any:
+def _shown(seen: Seen, view: Image.Image, style: Style, title: str) -> Shown:
+    """One picture of a pair with its map; where nothing speaks for the pair, the picture as it is and a word."""
+    view = _small(view)
+    if seen.outcome.shows_nothing or (seen.empty and not style.signed):
+        return Shown(view, f"{title}: {NOTHING}", f"{title}: {NOTHING}")
+    return Shown(drawn_on(seen, view, style), title, f"What makes the two alike, {title}")
+
+
+def _small(view: Image.Image) -> Image.Image:
     if view.height <= HEIGHT:
         return view
     return view.resize((max(1, round(view.width * HEIGHT / view.height)), HEIGHT))
+
+
+def _part(picture: Image.Image, place: float) -> Image.Image:
+    """A square of 0.7 of the height, from the left edge (0) to the right (1)."""
+    side = round(0.7 * picture.height)
+    left, top = round(place * (picture.width - side)), (picture.height - side) // 2
+    return picture.crop((left, top, left + side, top + side))
 
 
 def _short(*words: str) -> str:

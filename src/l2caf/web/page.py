@@ -105,8 +105,8 @@ def build(host: Host) -> Any:
                 MatchTab(host)
             with gr.Tab("Video", id="video"):
                 VideoTab(host)
-            with gr.Tab("Report", id="report"):
-                ReportTab(host)
+            with gr.Tab("Report", id="report") as report:
+                ReportTab(host, report)
 
         def leave(request: gr.Request) -> None:
             host.visits.end(request.session_hash)

@@ -36,6 +36,8 @@ WELCOME = markup.empty(
     "Nothing of it is kept.",
 )
 COPY = "() => navigator.clipboard.writeText(document.getElementById('{of}').innerText)"
+# On a telephone what was asked for lies below what asked for it.
+SCROLL = "() => { if (innerWidth < 700) document.querySelector('#figure').scrollIntoView({ behavior: 'smooth' }) }"
 FETCH = "() => document.querySelector('#{of}').click()"
 
 
@@ -107,20 +109,35 @@ class PictureTab:
             )
             with gr.Row(elem_classes=["quiet-row"], equal_height=True):
                 self.other = gr.Textbox(
-                    label="Another class", placeholder="a name or a number, then Enter", elem_id="other", scale=3
+                    label="Another class",
+                    placeholder="a name or a number, then Enter",
+                    elem_id="other",
+                    scale=2,
+                    min_width=220,
+                    max_length=100,
                 )
-                self.signed = gr.Checkbox(label="For and against", value=False, elem_id="signed", scale=2)
-                self.box = gr.Checkbox(label="Box at the threshold", value=False, elem_id="box", scale=2)
+                with gr.Column(scale=1, min_width=180):
+                    self.signed = gr.Checkbox(label="For and against", value=False, elem_id="signed")
+                    self.box = gr.Checkbox(label="Box at the threshold", value=False, elem_id="box")
             self.faults.place("class", "classes", "signed", "top", "published")
             with gr.Row(elem_classes=["quiet-row"]):
-                self.alpha = gr.Slider(0, 1, Style().alpha, step=0.05, label="Opacity", elem_id="alpha", buttons=[])
+                self.alpha = gr.Slider(
+                    0, 1, Style().alpha, step=0.05, label="Opacity", elem_id="alpha", buttons=[], min_width=220
+                )
                 self.threshold = gr.Slider(
-                    0.05, 0.95, Style().threshold, step=0.05, label="Threshold", elem_id="threshold", buttons=[]
+                    0.05,
+                    0.95,
+                    Style().threshold,
+                    step=0.05,
+                    label="Threshold",
+                    elem_id="threshold",
+                    buttons=[],
+                    min_width=220,
                 )
             with gr.Row(elem_classes=["quiet-row"]):
-                self.compare = gr.Button("Compare methods", variant="primary", elem_id="compare")
-                self.fetch_picture = gr.Button("Download picture", elem_id="fetch-picture")
-                self.fetch_numbers = gr.Button("Download .npy", elem_id="fetch-numbers")
+                self.compare = gr.Button("Compare methods", variant="primary", elem_id="compare", min_width=150)
+                self.fetch_picture = gr.Button("Download picture", elem_id="fetch-picture", min_width=150)
+                self.fetch_numbers = gr.Button("Download .npy", elem_id="fetch-numbers", min_width=150)
             self.picture_file = gr.DownloadButton("The picture", elem_id="picture-file", elem_classes=["away"])
             self.numbers_file = gr.DownloadButton("The numbers", elem_id="numbers-file", elem_classes=["away"])
             self.methods = gr.HTML(elem_id="methods")
@@ -149,7 +166,8 @@ class PictureTab:
         host.on(self.photograph.clear, self.faults.guard(self.close), [], [*answer, self.photograph])
         for name, button in self.samples.items():
             take = self.faults.guard(self._taking(name))
-            host.on(button.click, take, asked, [*answer, self.photograph], heavy=True)
+            taken = host.on(button.click, take, asked, [*answer, self.photograph], heavy=True)
+            taken.success(None, js=SCROLL)
         for control in (self.view, self.method, self.filter):
             host.on(control.input, self.faults.guard(self.ask), asked, answer, heavy=True)
         host.on(self.classes.input, self.faults.guard(self.ask), asked, answer, heavy=True, latest=True)
@@ -291,7 +309,7 @@ class PictureTab:
             seen = found.shown.view
             shown = [Shown(seen, title_of(found), f"What the network saw of {visit.name}: {title_of(found)}"), *shown]
         made = {
-            self.figure: markup.figures(shown),
+            self.figure: markup.figures(shown, "map-last" if len(drawn) == 1 else ""),
             self.command: markup.code(as_command(found, style), of="the-command", name="Command line"),
             self.python: markup.code(as_python(found, style), of="the-python", name="Python"),
             self.methods: "",
@@ -299,7 +317,7 @@ class PictureTab:
         if visit.comparison is not None:
             cells = visit.comparison.drawn(replace(style, signed=False), height=TILE)
             tiles = [Shown(picture, title, f"Map of the method {title}") for picture, title in cells]
-            made[self.methods] = markup.section("Methods and filters") + markup.figures(tiles, small=True)
+            made[self.methods] = markup.section("Methods and filters") + markup.figures(tiles, "tiles")
         return made
 
     def all_methods(self, visit: Visit, *asked: Any) -> dict[Any, Any]:

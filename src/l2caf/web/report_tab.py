@@ -34,14 +34,14 @@ NONE = markup.empty(
     "Start the page with one:  l2caf serve --report RUN --pictures IMAGES",
     "RUN is the folder that 'l2caf evaluate' wrote, IMAGES where its images lie.",
 )
-WELCOME = markup.empty("Which images does a method find hard?", "Choose an evaluation on the left.")
+WELCOME = markup.empty("Which images does a method find hard?", "Choose an evaluation.")
 
 
 class ReportTab:
     """The controls of the tab, and what they do."""
 
-    def __init__(self, host: Host) -> None:
-        self.host, self.faults = host, Faults()
+    def __init__(self, host: Host, tab: Any) -> None:
+        self.host, self.faults, self.tab = host, Faults(), tab
         # By name: a visitor names no folder of this machine.
         self.runs = {_name(run, folder): run for folder in host.reports for run in runs_in(folder)}
         names = list(self.runs)
@@ -70,11 +70,20 @@ class ReportTab:
         asked = [self.run, self.ours, self.theirs, self.order, self.image]
         answer = [self.figure, self.list, self.ours, self.theirs, self.image, *self.faults.slots]
         host.on(self.run.input, self.faults.guard(self.open), [self.run], answer, heavy=True)
+        if self.runs:
+            host.on(self.tab.select, self.faults.guard(self.enter), [], [*answer, self.run], heavy=True)
         for control in (self.ours, self.theirs, self.order):
             host.on(control.input, self.faults.guard(self.sort), asked, answer, heavy=True)
         host.on(self.image.input, self.faults.guard(self.show), asked, answer, heavy=True, latest=True)
         for button, step in ((self.before, -1), (self.after, 1)):
             host.on(button.click, self.faults.guard(self._stepping(step)), asked, answer, heavy=True)
+
+    def enter(self, visit: Visit) -> dict[Any, Any]:
+        """Show the first evaluation to whoever opens the tab."""
+        if visit.browsed is not None:
+            return {}
+        first = next(iter(self.runs))
+        return {**self.open(visit, first), self.run: gr.update(value=first)}
 
     def open(self, visit: Visit, name: str) -> dict[Any, Any]:
         """Read an evaluation and show its hardest image."""
@@ -194,7 +203,7 @@ def _table(scored: list[Scored], ours: str, theirs: str) -> str:
 
 
 def _values(one: Scored) -> tuple[str, str, str]:
-    return f"{one.ours:.2f}", f"{one.theirs:.2f}", f"{one.apart:+.2f}"
+    return f"{one.ours:.2f}", f"{one.theirs:.2f}", f"{round(one.apart, 2) + 0.0:+.2f}"
 
 
 def _number(place: int) -> str:

@@ -62,7 +62,7 @@ class VideoTab:
                 self.stride = gr.Slider(1, 30, 1, step=1, label="Every how many-th frame", elem_id="stride", buttons=[])
                 self.faults.place("stride", "frames", "window", "smooth")
                 with gr.Row(elem_classes=["quiet-row"]):
-                    self.go = gr.Button("Explain the clip", variant="primary", elem_id="film", min_width=120)
+                    self.go = gr.Button("Explain", variant="primary", elem_id="film", min_width=120)
                     self.stop = gr.Button("Stop", elem_id="stop", min_width=80)
                 self.take = gr.Button("Take the sample clip", size="sm", elem_id="sample-clip")
             with gr.Column(scale=5, min_width=320):
@@ -198,9 +198,8 @@ def _film(filmed: Filmed, result: VideoResult) -> str:
         f'<video class="film" controls loop autoplay muted playsinline src="{source}"'
         f' aria-label="The clip with where the network looked"></video>'
     ]
-    for path, words in ((filmed.files.strip, "Moments of the clip"), (filmed.files.curve, "The clip over time")):
-        with Image.open(path) as picture:
-            parts.append(markup.figures([Shown(picture.convert("RGB"), "", words)], wide=True))
+    with Image.open(filmed.files.strip) as picture:  # the curve is in it too
+        parts.append(markup.figures([Shown(picture.convert("RGB"), "", "Moments of the clip")], "wide"))
     outcomes = ", ".join(f"{count} {str(outcome).replace('_', ' ')}" for outcome, count in filmed.outcomes.items())
     seen = "; ".join(f"{one.name} in {percent(one.share)} of the frames" for one in filmed.seen[:3])
     pairs = {
