@@ -15,7 +15,7 @@ import httpx
 API = "gradio_api"
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The page did not do what was asked, in another way than by a sentence at a control."""
 
 
@@ -34,9 +34,7 @@ class Visitor:
         self.parts = {part["id"]: part for part in config["components"]}
         self.places = {part["props"].get("elem_id"): number for number, part in self.parts.items()}
         self.values = {number: part["props"].get("value") for number, part in self.parts.items()}
-        self.events = {
-            (target[0], target[1]): event for event in config["dependencies"] for target in event["targets"]
-        }
+        self.events = {(target[0], target[1]): event for event in config["dependencies"] for target in event["targets"]}
         self._beats = threading.Thread(target=self._stay, daemon=True) if stays else None
         self._left = threading.Event()
         if self._beats:
@@ -67,7 +65,7 @@ class Visitor:
         with_names = [("files", (file.name, file.read_bytes())) for file in files]
         answer = self.web.post(f"/{API}/upload", files=with_names)
         if answer.status_code != 200:
-            raise Refused(f"{answer.status_code}: {answer.text}")
+            raise RefusedError(f"{answer.status_code}: {answer.text}")
         return [
             {"path": path, "orig_name": file.name, "meta": {"_type": "gradio.FileData"}}
             for path, file in zip(answer.json(), files, strict=True)
@@ -101,7 +99,7 @@ class Visitor:
         asked = {"data": data, "fn_index": dependency["id"], "session_hash": self.name, "trigger_id": None}
         joined = self.web.post(f"/{API}/queue/join", json=asked)
         if joined.status_code != 200:
-            raise Refused(f"{joined.status_code}: {joined.text}")
+            raise RefusedError(f"{joined.status_code}: {joined.text}")
         event = joined.json()["event_id"]
         with self.web.stream("GET", f"/{API}/queue/data", params={"session_hash": self.name}) as answer:
             for line in answer.iter_lines():
@@ -120,7 +118,7 @@ class Visitor:
 
     def _take(self, dependency: dict[str, Any], message: dict[str, Any]) -> None:
         if not message["success"]:
-            raise Refused(str(message["output"].get("error")))
+            raise RefusedError(str(message["output"].get("error")))
         data = message["output"].get("data") or []
         if message["msg"] == "process_generating" and message.get("output", {}).get("is_generating") is None:
             return

@@ -74,9 +74,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 class TestPicture:
-    def test_an_upload_a_class_a_second_one_and_a_slider(
-        self, desk: Desk, photographs: Path, looks: list[Any]
-    ) -> None:
+    def test_an_upload_a_class_a_second_one_and_a_slider(self, desk: Desk, photographs: Path, looks: list[Any]) -> None:
         page = desk.page()
         page.locator("#photograph input[type=file]").set_input_files(photographs / "cup.jpg")
         page.wait_for_selector("#figure img")
