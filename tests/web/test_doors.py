@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import struct
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -273,9 +277,8 @@ class TestStrangers:
             assert "http" not in policy
 
     def test_without_the_password_nothing_is_shown(self, photographs: Path) -> None:
-        with Server(ServeRequest(port=0, auth=(("ann", "secret"),))) as server:
-            address = server.address.rstrip("/")
-            web = httpx.Client(base_url=address, trust_env=False)
+        request = ServeRequest(port=0, auth=(("ann", "secret"),))
+        with Server(request) as server, httpx.Client(base_url=server.address, trust_env=False) as web:
             files = [("files", ("cat.png", (photographs / "cat.png").read_bytes()))]
             ways: dict[str, Callable[[], httpx.Response]] = {
                 "config": lambda: web.get("/config"),
@@ -298,3 +301,16 @@ def test_a_picture_that_was_turned_is_upright(visitor: Visitor, tmp_path: Path) 
     exif[0x0112] = 6  # to be turned clockwise when it is shown
     turned.save(tmp_path / "turned.jpg", exif=exif, quality=95)
     assert "seen as espresso" in str(opened(visitor, tmp_path / "turned.jpg")["figure"])
+
+
+def test_the_command_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "l2caf", "serve", "--port", "0"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[0]
+        assert httpx.get(address, trust_env=False).status_code == 200
+        assert [path.name[:11] for path in tmp_path.iterdir() if path.name.startswith("l2caf")] == ["l2caf-page-"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("l2caf")] == []

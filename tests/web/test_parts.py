@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import runpy
 import shlex
 import sys
@@ -80,20 +81,17 @@ def test_the_code_that_is_shown_runs_and_finds_the_same(
     Path("shown.py").write_text(as_python(found, style))
     runpy.run_path("shown.py")
     saved = np.load("where.npy")
-    if style.signed:  # the library writes what it shows
-        assert saved.shape[-2:] == expected[0].shape
-    else:
-        np.testing.assert_allclose(np.squeeze(saved), np.squeeze(expected), atol=2e-4)
+    np.testing.assert_allclose(np.squeeze(saved), np.squeeze(expected), atol=2e-4)
     assert Path("where.png").stat().st_size > 1000
 
 
 def test_what_is_drawn_again_is_not_solved_again(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = seen(model, Question("l2caf-class", classes=(967, 968)))
+    found = seen(model, Question("l2caf-class", classes=(967, 282)))  # the cup speaks against a cat
     monkeypatch.setattr(Model, "run", None)
     for alpha in (0.1, 0.9):
         pictures = found.pictures(Style(alpha=alpha, signed=True, box=True), height=224)
         assert [one.picture.height for one in pictures] == [224, 224]
-    assert np.load(__import__("io").BytesIO(found.numbers(Style(signed=True)))).min() < 0
+    assert np.load(io.BytesIO(found.numbers(Style(signed=True)))).min() < 0
 
 
 def test_a_document_of_what_was_seen(model: Model) -> None:

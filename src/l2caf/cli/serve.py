@@ -109,7 +109,9 @@ def command(
     server = Server(request)
     try:
         address = server.open(in_browser=opening)
-        terminal.output().print(f"{address}  (Ctrl-C ends it)", highlight=False)
+        console = terminal.output()
+        console.print(f"{address}  (Ctrl-C ends it)", highlight=False)
+        console.file.flush()  # whoever started it with a pipe waits for the address
         server.wait()
     finally:
         server.close()

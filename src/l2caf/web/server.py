@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import shutil
+import signal
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import ExtraError, InputError, L2cafError
 from ..tasks.samples import sample
 from .limits import Limits
 
+T = TypeVar("T")
 HERE = "127.0.0.1"
 PORT = 7860
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
@@ -106,12 +109,13 @@ class Server:
 
     def __init__(self, request: ServeRequest) -> None:
         self.request = request
+        self._warming: threading.Thread | None = None
         self._home = Path(tempfile.mkdtemp(prefix="l2caf-page-"))
         # Read when gradio makes its controls: uploads and what is made of them lie nowhere else.
         self._before = {name: os.environ.get(name) for name in _SETTINGS}
         os.environ.update({**_SETTINGS, "GRADIO_TEMP_DIR": str(self._home)})
         try:
-            self._page = self._built()
+            self._page = _in_a_loop(self._built)
         except BaseException:
             self._tidy()
             raise
@@ -137,6 +141,18 @@ class Server:
 
     def open(self, *, in_browser: bool = False) -> str:
         """Begin to serve; the address of the page."""
+        try:
+            self.address = _in_a_loop(lambda: self._launched(in_browser))
+        except OSError as error:
+            given = self.request
+            raise InputError(
+                f"Nothing can listen at {given.host}, port {given.port}: give another port, or 0 for any.", field="port"
+            ) from error
+        self._warming = threading.Thread(target=self._warm, daemon=True)
+        self._warming.start()
+        return self.address
+
+    def _launched(self, in_browser: bool) -> str:
         from starlette.middleware import Middleware
 
         from .guard import Guard
@@ -145,39 +161,33 @@ class Server:
 
         given = self.request
         self._page.queue(default_concurrency_limit=4, max_size=400, api_open=False)
-        try:
-            _, self.address, _ = self._page.launch(
-                server_name=given.host.strip("[]"),
-                server_port=given.port or _free_port(given.host.strip("[]")),
-                auth=list(given.auth) or None,
-                root_path=given.root_path or None,
-                max_file_size=given.limits.upload_bytes,
-                allowed_paths=[],
-                app_kwargs={
-                    "middleware": [Middleware(Guard, hosts=given.known_names)],
-                    "docs_url": None,
-                    "redoc_url": None,
-                    "openapi_url": None,
-                },
-                inbrowser=in_browser,
-                theme=theme(),
-                css=style_sheet(),
-                footer_links=[],
-                share=False,
-                quiet=True,
-                show_error=False,
-                enable_monitoring=False,
-                ssr_mode=False,
-                pwa=False,
-                mcp_server=False,
-                prevent_thread_lock=True,
-            )
-        except OSError as error:
-            raise InputError(
-                f"Nothing can listen at {given.host}, port {given.port}: give another port, or 0 for any.", field="port"
-            ) from error
-        threading.Thread(target=self._warm, daemon=True).start()
-        return str(self.address)
+        _, address, _ = self._page.launch(
+            server_name=given.host.strip("[]"),
+            server_port=given.port or _free_port(given.host.strip("[]")),
+            auth=list(given.auth) or None,
+            root_path=given.root_path or None,
+            max_file_size=given.limits.upload_bytes,
+            allowed_paths=[],
+            app_kwargs={
+                "middleware": [Middleware(Guard, hosts=given.known_names)],
+                "docs_url": None,
+                "redoc_url": None,
+                "openapi_url": None,
+            },
+            inbrowser=in_browser,
+            theme=theme(),
+            css=style_sheet(),
+            footer_links=[],
+            share=False,
+            quiet=True,
+            show_error=False,
+            enable_monitoring=False,
+            ssr_mode=False,
+            pwa=False,
+            mcp_server=False,
+            prevent_thread_lock=True,
+        )
+        return str(address)
 
     def _warm(self) -> None:
         """Load the network that is offered first and ask it once, so that nobody waits for that."""
@@ -188,11 +198,21 @@ class Server:
             look(LookRequest(sample("cup"), network=choice), model=self.models.get(choice))
 
     def wait(self) -> None:
-        """Serve until somebody stops it."""
-        self._page.block_thread()
+        """Serve until somebody stops it, by Ctrl-C or as a service is stopped."""
+        before = None
+        with suppress(ValueError):  # signals belong to the main thread
+            before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
+        finally:
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
 
     def close(self) -> None:
         """Stop serving, and remove all that visitors left."""
+        if self._warming is not None:  # torch is not left alone in a process that ends
+            self._warming.join()
         self.visits.end_all()
         self._page.close(verbose=False)
         self._tidy()
@@ -206,7 +226,11 @@ class Server:
                 os.environ[name] = value
 
     def __enter__(self) -> Server:
-        self.open()
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -223,6 +247,19 @@ _SETTINGS = {
     "GRADIO_SSR_MODE": "False",
     "GRADIO_MCP_SERVER": "False",
 }
+
+
+def _in_a_loop(act: Callable[[], T]) -> T:
+    """Do something in an event loop: elsewhere gradio makes loops of its own, which it never closes."""
+
+    async def within() -> T:
+        return act()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(within())
+    return act()
 
 
 def _free_port(host: str) -> int:
