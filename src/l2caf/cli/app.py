@@ -31,9 +31,10 @@ COMMANDS = (
     "match",
     "train",
     "export",
+    "serve",
 )
 # Called alone these work, or say what they miss; the others show their help.
-NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
+NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time", "serve")
 # These make a picture or a page, which they name to `terminal.made`.
 OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "atlas", "time", "match")
 ALIASES = {"select": "output", "part": "split"}
@@ -85,6 +86,7 @@ def _l2caf(
     l2caf animate photo.jpg
     l2caf video clip.mp4
     l2caf layers timm:resnet50
+    l2caf serve
     """
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from PIL import Image
 
@@ -47,6 +47,37 @@ def explain_image(
     asked = _AskedOfModel(model, method, layer, select, Style(signed=signed))
     prepared = model.prepare(image)
     return asked.explained([Ready(None, prepared.input, prepared.view, prepared.crop)])[0]
+
+
+class BothWays(NamedTuple):
+    """One answer of a network, with maps as they are shown and with their sign, and its best classes."""
+
+    shown: Explained
+    signed: Explained
+    best: tuple[Prediction, ...]
+
+
+def explain_both_ways(
+    model: Model,
+    image: Image.Image,
+    method: Method,
+    *,
+    layer: str | None = None,
+    select: Select = None,
+    best: int = 5,
+) -> BothWays:
+    """Explain one photograph from one run, so that it can be drawn either way afterwards.
+
+    best   how many classes are told; of an output that is no row of scores, none are
+    """
+    asked = _AskedOfModel(model, method, layer, select, Style())
+    prepared = model.prepare(image)
+    ready = [Ready(None, prepared.input, prepared.view, prepared.crop)]
+    heatmap, output = asked.run(ready)
+    shown, signed = (asked.described(ready, heatmap, output, Style(signed=sign))[0] for sign in (False, True))
+    several = output.ndim == 2 and output.shape[1] > 1 and shown.prediction is not None
+    places = output[0].float().topk(min(best, output.shape[1])).indices.tolist() if several else []
+    return BothWays(shown, signed, tuple(model.prediction_of(output, 0, place) for place in places))
 
 
 @dataclass(frozen=True)
@@ -165,17 +196,23 @@ class _AskedOfModel(Asked):
     style: Style
 
     def explained(self, batch: list[Ready]) -> list[Explained]:
+        return self.described(batch, *self.run(batch), self.style)
+
+    def run(self, batch: list[Ready]) -> tuple[Heatmap, Tensor]:
+        """Run the network once: the maps, and its output."""
         inputs = [ready.input for ready in batch]
         with self.model.run(inputs, layer=self.layer, output=self.select) as recording:
-            heatmap = self.method.on(recording.head)
-            output = recording.output
+            return self.method.on(recording.head), recording.output
+
+    def described(self, batch: list[Ready], heatmap: Heatmap, output: Tensor, style: Style) -> list[Explained]:
+        """What was found in each photograph, with maps that have a sign where the style asks for it."""
         predictions = self.model.predictions(output)
         solved = None if heatmap.solution.is_formula else heatmap.solution
         own = [solved and solved.of_sample(index) for index in range(len(batch))]
         return [
             Explained(
                 view=ready.view,
-                maps=_maps_of(self.model, heatmap, output, index, self.style, crop=ready.crop),
+                maps=_maps_of(self.model, heatmap, output, index, style, crop=ready.crop),
                 prediction=predictions[index],
                 layer=heatmap.layer,
                 solver=solution.solver if solution else "",
