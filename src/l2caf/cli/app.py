@@ -29,11 +29,12 @@ COMMANDS = (
     "time",
     "match",
     "train",
+    "reproduce",
 )
 # Called alone these work, or say what they miss; the others show their help.
 NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
 # These make a picture or a page, which they name to `terminal.made`.
-OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "time", "match")
+OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "time", "match", "reproduce")
 ALIASES = {"select": "output", "part": "split"}
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.
