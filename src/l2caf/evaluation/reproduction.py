@@ -189,7 +189,7 @@ def words_of(number: Number, unit: str, *, signed: bool = False) -> str:
     """A number with its interval, as a person reads it.
 
     >>> words_of(Number(53.21, 50.1, 56.28), "%"), words_of(Number(1.05), "%", signed=True), words_of(Number(0.31), "s")
-    ('53.2 (50.1 to 56.3)', '+1.1', '0.310 s')
+    ('53.2 (50.1 to 56.3)', '+1.05', '0.310 s')
     """
     sign, shown = "+" if signed else "", [number.value]
     if number.low is not None and number.high is not None:
@@ -199,7 +199,8 @@ def words_of(number: Number, unit: str, *, signed: bool = False) -> str:
         if unit == "s":
             digits = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 2
             return f"{value:{sign}.{min(digits, 5)}f}"
-        return f"{value:{sign}.{2 if unit == 'share' else 1}f}"
+        # What the paper prints is shown as it prints it; of a number with an interval more digits say nothing.
+        return f"{value:{sign}.{2 if unit == 'share' or (unit == '%' and number.low is None) else 1}f}"
 
     value, *ends = map(written, shown)
     end = {"s": " s", "times": "×"}.get(unit, "")
