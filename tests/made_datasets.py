@@ -77,9 +77,9 @@ def cub(root: Path) -> Path:
     return root
 
 
-def birds(root: Path) -> Path:
-    """Two kinds of birds in each half of CUB's classes, four pictures of each kind."""
-    kinds = [kind for kind in (1, 2, 101, 102) for _ in range(4)]
+def birds(root: Path, *, each: int = 4) -> Path:
+    """Two kinds of birds in each half of CUB's classes, `each` pictures of each kind."""
+    kinds = [kind for kind in (1, 2, 101, 102) for _ in range(each)]
     # A made picture depends on the length of its name.
     names = [f"{kind:03d}.Bird_{kind}/{'x' * number}.jpg" for number, kind in enumerate(kinds, start=1)]
     numbered = list(enumerate(names, start=1))

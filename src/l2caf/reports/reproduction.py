@@ -30,7 +30,8 @@ def grid_of(found: Reproduced, *, margins: bool = False) -> tuple[list[str], lis
     heads = ["method", "network", *(["trained by"] if trained else []), *(one.title for one in measures)]
     lines = []
     for row in rows:
-        cells = [Cell(row.method), Cell(row.network if row.ours else f"in the paper: {row.network}")]
+        network = Cell(row.network, best=True) if row.ours else Cell(f"in the paper: {row.network}")
+        cells = [Cell(row.method), network]
         cells += [Cell(row.trained)] if trained else []
         cells += [_number(row, one.key, one.unit, signed=margins) for one in measures]
         lines.append([*cells, *([Cell(row.words)] if said else [])])

@@ -90,7 +90,7 @@ def sanity(steps: Steps) -> Reproduced:
         for name, refusal in document["refused"].items():
             steps.note("methods", f"{METHODS.title(name)} on {network}: {refusal}")
         steps.note(
-            "data", f"{len(document['photographs'])} photographs; the paper shows two, and does not name its own."
+            "data", f"{len(document['photographs'])} photographs of ours; the paper shows maps of a few of its own."
         )
     steps.note("method", "The paper shows maps and gives no numbers: here the whole cascade of layers is measured.")
     note = (

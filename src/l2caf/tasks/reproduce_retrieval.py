@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from itertools import product
 
 from ..datasets import LAYOUTS
-from ..evaluation.published import PaperRetrieval, retrieval_rows
+from ..evaluation.published import retrieval_rows
 from ..evaluation.reproduction import Measure, Number, Reproduced, Row, less, margin
 from ..evaluation.retrieval import BASELINE, DEFAULT_METHODS, RetrievalResult
 from ..methods.table import METHODS
@@ -19,46 +19,43 @@ DATA = {"cub": "CUB", "cars": "CARS"}
 TRAINING = {"cub": 5_864, "cars": 8_054}  # pictures of the first half of the classes
 UNSEEN = {"cub": 5_924, "cars": 8_131}  # and of the second
 ITERATIONS = 5_000
-MEASURES = ("r1", "nmi", "loc")
-TITLES = {"r1": "R@1", "nmi": "NMI", "loc": "LOC"}
+MEASURES = {"r1": "R@1", "nmi": "NMI", "loc": "LOC"}
 
 
 def table3(steps: Steps) -> Reproduced:
     """Triplet and N-pair networks on both data sets: Grad-CAM and Grad-CAM-abs beside L2-CAF."""
     from ..networks.embedding import load_backbone
 
-    measures = [Measure(f"{kind}_{key}", f"{DATA[kind]}: {TITLES[key]}") for kind in DATA for key in MEASURES]
-    rows: dict[tuple[str, str, str], dict[str, Number]] = {}
-    margins: dict[tuple[str, str, str], dict[str, Number]] = {}
+    rows: list[Row] = []
+    margins: list[Row] = []
     backbones = steps.networks(BACKBONES, load_backbone)
     steps.note("networks", "GoogLeNet: it is no backbone that is trained here.")
-    for kind in DATA:
+    for kind, called in DATA.items():
         if kind not in steps.found:
-            steps.note("data", f"{LAYOUTS[kind].title} was not found, so its columns have the paper's numbers alone.")
-            continue
-        for backbone in backbones:
-            for loss, called in LOSSES.items():
-                result = _measured(steps, kind, backbone, loss)
-                whole = {key: Number.of(result.retrieval[key]) for key in ("r1", "nmi")}
-                for name, scores in result.comparison.methods.items():
-                    own = {**whole, "loc": Number.of(scores.measures["loc"])}
-                    line = rows.setdefault((name, backbone, called), {})
-                    line |= {f"{kind}_{key}": number for key, number in own.items()}
-                    if name != BASELINE:
-                        line = margins.setdefault((name, backbone, called), {})
-                        line |= margin(result.comparison.differences, name, BASELINE, {"loc": f"{kind}_loc"})
+            steps.note("data", f"{LAYOUTS[kind].title} was not found, so that its rows are the paper's alone.")
+        for backbone, loss in product(backbones if kind in steps.found else (), LOSSES):
+            result = _measured(steps, kind, backbone, loss)
+            whole = {key: Number.of(result.retrieval[key]) for key in ("r1", "nmi")}
+            trained = f"{called}, {LOSSES[loss]}"
+            for name, scores in result.comparison.methods.items():
+                numbers = {**whole, "loc": Number.of(scores.measures["loc"])}
+                rows.append(Row(METHODS.title(name), backbone, numbers, trained=trained))
+                if name != BASELINE:
+                    less_it = margin(result.comparison.differences, name, BASELINE, {"loc": "loc"})
+                    margins.append(Row(_less_baseline(name), backbone, less_it, trained=trained))
+        for one in retrieval_rows(kind):
+            name, theirs = METHOD[one.method], f"{called}, {one.loss}"
+            numbers = {key: Number(getattr(one, key)) for key in MEASURES}
+            rows.append(Row(METHODS.title(name), one.backbone, numbers, ours=False, trained=theirs))
+            if name != BASELINE:
+                points = {"loc": Number(one.margin)}
+                margins.append(Row(_less_baseline(name), one.backbone, points, ours=False, trained=theirs))
     steps.note("method", "Filters are solved for exactly; the paper descends until its loss rests.")
-    paper = [(kind, one) for kind in DATA for one in retrieval_rows(kind)]
     note = (
         "Per cent of pictures of classes that training never saw, with 95 % intervals; centre crop, boxes at 20 % of"
         " the maximum. LOC counts a picture whose nearest neighbour has its class and whose box has IoU > 0.5."
     )
-    return steps.done(
-        measures,
-        [*_ours(rows), *_theirs(paper, lambda one: {key: getattr(one, key) for key in MEASURES})],
-        [*_ours(margins, BASELINE), *_theirs(paper, lambda one: {"loc": one.margin}, BASELINE)],
-        note,
-    )
+    return steps.done([Measure(key, title) for key, title in MEASURES.items()], rows, margins, note)
 
 
 def _measured(steps: Steps, kind: str, backbone: str, loss: str) -> RetrievalResult:
@@ -97,31 +94,10 @@ def _say_what_was_less(steps: Steps, what: str, trained: TrainedNetwork, kind: s
         steps.note("training", f"{what}: {trained.iterations:,} of {ITERATIONS:,} iterations, since {because}.")
     if trained.settings.get("cut"):
         steps.note("training", f"{what}: the backbone is frozen up to {trained.settings['cut']}.")
+    if steps.views:
+        steps.note("training", f"{steps.views} stored views of each picture take the place of cut-outs drawn anew.")
+    steps.note("training", "Learning rates, the start and the running mean of the weights are ours.")
 
 
-def _ours(rows: Mapping[tuple[str, str, str], Mapping[str, Number]], baseline: str = "") -> list[Row]:
-    return [
-        Row(_called(name, baseline), backbone, numbers, trained=trained)
-        for (name, backbone, trained), numbers in rows.items()
-    ]
-
-
-def _theirs(
-    paper: list[tuple[str, PaperRetrieval]],
-    numbers_of: Callable[[PaperRetrieval], dict[str, float]],
-    baseline: str = "",
-) -> list[Row]:
-    """The paper's rows, both data sets in one; of margins, without the baseline's own."""
-    made: dict[tuple[str, str, str], dict[str, Number]] = {}
-    for kind, one in paper:
-        if METHOD[one.method] != baseline:
-            line = made.setdefault((METHOD[one.method], one.backbone, one.loss), {})
-            line |= {f"{kind}_{key}": Number(value) for key, value in numbers_of(one).items()}
-    return [
-        Row(_called(name, baseline), backbone, numbers, ours=False, trained=trained)
-        for (name, backbone, trained), numbers in made.items()
-    ]
-
-
-def _called(name: str, baseline: str) -> str:
-    return less(METHODS.title(name), METHODS.title(baseline)) if baseline else METHODS.title(name)
+def _less_baseline(name: str) -> str:
+    return less(METHODS.title(name), METHODS.title(BASELINE))
