@@ -69,8 +69,9 @@ def test_each_recipe_learns_four_classes(four: Dataset, tmp_path: Path, recipe: 
     assert not any(module._forward_hooks for module in model.network.modules())
 
 
-@pytest.mark.parametrize("freeze", ["none", "0"])
-@pytest.mark.parametrize("recipe", ["adl", "acol"])
+@pytest.mark.parametrize(
+    ("recipe", "freeze"), [("gap", "none"), ("adl", "none"), ("adl", "0"), ("acol", "none"), ("acol", "0")]
+)
 def test_stopped_anywhere_it_goes_on_to_the_same_bits(four: Dataset, tmp_path: Path, recipe: str, freeze: str) -> None:
     settings = replace(QUICK, recipe=recipe, freeze=freeze, views=2 if freeze == "0" else 0, epochs=4)
     whole = follow(settings, four, tmp_path / "whole", device="cpu")
