@@ -47,6 +47,7 @@ def build():
 CHEAPER = {
     "animate": "--steps 3 --frames 3",
     "evaluate": "--limit 4",
+    "reproduce": "--budget 1 --limit 4 --rounds 1",
     "sanity": "--seeds 1 --stages 2 -m l2caf",
     "time": "--rounds 1",
     "train": "--iterations 1 --views 1",
@@ -104,7 +105,8 @@ def make_commands_cheap(patch: pytest.MonkeyPatch, words: list[str]) -> list[str
     """Whatever network a command names, it gets a small one, and nothing is fetched: what a page shows is how it is
     asked for. Its Python runs on what it says, and so does training with what it leaves."""
     ours = ("embedding.safetensors", "clips.safetensors", "localiser.safetensors")
-    if words[0] != "train" and not any(word.endswith(ours) for word in words):
+    trains = words[0] == "train" or {"table2", "table3"} & {*words}
+    if not trains and not any(word.endswith(ours) for word in words):
         for source in ("embedded:Embedded", "from_timm:Timm", "from_torchvision:Torchvision"):
             module, _, name = source.partition(":")
             home = importlib.import_module(f"l2caf.networks.{module}")

@@ -270,6 +270,10 @@ def test_what_is_missing_gets_one_sentence(data: Path, tmp_path: Path, capsys: p
         (["table4"], "TABLE: There is no table 'table4': the nearest"),
         (["table1", "--data", str(tmp_path / "no")], "does not exist"),
         (["table1", "--data", str(data), "--weights", "a.pth"], "--weights: A file of weights is for one network"),
+        (
+            ["table2", "--data", str(data), "--weights", "a.pth", "-n", "timm:resnet50"],
+            "--weights: A file of weights is for a network that is measured as it is, and table2 trains its own",
+        ),
         (["table2", "--data", str(data), "--budget", "soon"], "--budget: 'soon' is no budget"),
         (["table1", "--data", str(data), "--limit", "0"], "--limit: A limit of 0 images"),
     ):

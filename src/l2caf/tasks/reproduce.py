@@ -52,6 +52,12 @@ def reproduce(request: ReproduceRequest, *, progress: Progress = silent) -> Repr
             left_out.append(words)
         else:
             wanted.append(key)
+    if request.weights is not None and (trained := [key for key in wanted if TABLES[key].trains]):
+        raise InputError(
+            f"A file of weights is for a network that is measured as it is, and {trained[0]} trains its own: leave one"
+            " of them out.",
+            field="weights",
+        )
     made = []
     with alone_in(request.out):
         for key in wanted:

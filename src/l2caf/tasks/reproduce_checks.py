@@ -51,6 +51,8 @@ def timing(steps: Steps) -> Reproduced:
         for form in FORMS:
             numbers = {"seconds": Number(seconds[form]), "ratio": Number(seconds[form] / seconds["gradcam"])}
             rows.append(Row(TIMED[form], title, numbers, ours=False))
+    if steps.request.weights is not None:
+        steps.note("weights", f"{steps.request.weights} was not read: a step costs the same whatever the weights are.")
     others = [title for name, title in TIMED_NETWORKS.items() if name not in networks]
     steps.note("networks", f"{', '.join([*others, 'VGG-GAP'])}: not timed.")
     steps.note("machine", f"The paper does not name its own, so compare ratios; this one: {machine}.")
