@@ -48,8 +48,8 @@ def command(
         str | None,
         typer.Option(
             "--budget",
-            help="The most that each training may take: minutes or hours (20m, 1.5h), or iterations (500). Preparing"
-            " features for table3 comes before. [dim]Default: 10m on a CPU; on a GPU as published.[/dim]",
+            help="The most that each training may take: iterations (500), or minutes or hours (20m, 1.5h; of table3"
+            " they begin when features are stored). [dim]Default: 300 on a CPU; on a GPU as published.[/dim]",
             rich_help_panel=MEASURED,
         ),
     ] = None,
@@ -72,7 +72,7 @@ def command(
     \b
     [bold]Examples[/bold]
     l2caf reproduce table1 --data /data/imagenet
-    l2caf reproduce table2 table3 --data /data --budget 20m
+    l2caf reproduce table2 table3 --data /data --budget 1h
     l2caf reproduce timing --network torchvision:googlenet
     l2caf reproduce all --data /data --limit 300 --out again
     """
