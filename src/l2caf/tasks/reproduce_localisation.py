@@ -26,6 +26,7 @@ STANDARD = {
 }
 FINE_TUNED = {"vgg16-gap": "VGG-GAP", "resnet50-se": "ResNet50-SE"}
 TUNINGS = {"gap": "GAP", "adl": "ADL", "acol": "ACoL"}
+FUSED = "head.fuse"  # of ACoL, where both classifiers' maps are one; before it nothing is affine
 ONLY = {"resnet50-se": ("adl",)}  # by which recipes the paper trains a network, where not by all
 VALIDATION, TRAINING, TESTING = 50_000, 5_994, 5_794  # pictures: of ImageNet's validation, of CUB to train and to test
 OURS = ("l2caf-published", "l2caf-class", "l2caf")
@@ -110,7 +111,7 @@ def table2(steps: Steps) -> Reproduced:
                 "cub",
                 steps.found["cub"],
                 steps.folder,
-                steps.choice(str(trained.checkpoint)),
+                steps.choice(str(trained.checkpoint), layer=FUSED if recipe == "acol" else None),
                 methods=(*OURS, "cam"),
                 classes="labels",
                 view="squash",
