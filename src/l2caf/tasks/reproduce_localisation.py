@@ -104,7 +104,7 @@ def table2(steps: Steps) -> Reproduced:
             settings = WsolRecipe(recipe=recipe, backbone=backbone, budget=steps.budget, views=steps.views)
             trained = steps.train(name, settings, "cub")
             for sentence in trained.cut:
-                steps.note("training", f"{TUNINGS[recipe]}, {backbone}: {sentence}.")
+                steps.note("training", f"{sentence}.", of=f"{TUNINGS[recipe]}, {backbone}")
             if trained.pictures < TRAINING:
                 steps.note("data", f"{trained.pictures:,} of {TRAINING:,} training pictures.")
             request = EvaluationRequest(

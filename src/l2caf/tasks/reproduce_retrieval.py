@@ -91,9 +91,9 @@ def _say_what_was_less(steps: Steps, what: str, trained: TrainedNetwork, kind: s
     why = {"minutes": "the budget was up", "no better": "held-out R@1 rose no more"}
     if trained.iterations < ITERATIONS:
         because = why.get(trained.ended, "the budget has room for no more")
-        steps.note("training", f"{what}: {trained.iterations:,} of {ITERATIONS:,} iterations, since {because}.")
+        steps.note("training", f"{trained.iterations:,} of {ITERATIONS:,} iterations, since {because}.", of=what)
     if trained.settings.get("cut"):
-        steps.note("training", f"{what}: the backbone is frozen up to {trained.settings['cut']}.")
+        steps.note("training", f"the backbone is frozen up to {trained.settings['cut']}.", of=what)
     if steps.views:
         steps.note("training", f"{steps.views} stored views of each picture take the place of cut-outs drawn anew.")
     steps.note("training", "Learning rates, the start and the running mean of the weights are ours.")

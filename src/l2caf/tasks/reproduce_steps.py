@@ -93,7 +93,7 @@ class Steps:
     table: str
     found: Mapping[str, Path]
     progress: Progress = silent
-    unmet: list[Unmet] = field(default_factory=list)
+    notes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     pages: list[str] = field(default_factory=list)
 
     @property
@@ -116,11 +116,20 @@ class Steps:
         """Stored views of each picture; None for what a recipe takes of itself."""
         return None if self.accelerated else CPU_VIEWS
 
-    def note(self, about: str, words: str) -> None:
-        """Remember that something was not as in the paper, once."""
-        one = Unmet(about, words)
-        if one not in self.unmet:
-            self.unmet.append(one)
+    def note(self, about: str, words: str, *, of: str = "") -> None:
+        """Remember in a sentence that something was not as in the paper, and of which of our networks it was not."""
+        named = self.notes.setdefault((about, words), [])
+        if of and of not in named:
+            named.append(of)
+
+    @property
+    def unmet(self) -> tuple[Unmet, ...]:
+        """What was noted: what is alike about several networks is said once, and what is about one thing together."""
+        abouts = [about for about, _ in self.notes]
+        found = [
+            Unmet(about, f"{'; '.join(of)}: {words}" if of else words) for (about, words), of in self.notes.items()
+        ]
+        return tuple(sorted(found, key=lambda one: abouts.index(one.about)))
 
     def told(self, words: str) -> Progress:
         """The progress of one step, which says what it is about."""
