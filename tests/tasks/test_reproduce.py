@@ -29,8 +29,7 @@ from l2caf.networks.from_timm import Timm
 from l2caf.networks.from_torchvision import Torchvision
 from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
-from l2caf.tasks.reproduce import reproduce
-from l2caf.tasks.reproduce_steps import ReproduceRequest
+from l2caf.tasks.reproduce import ReproduceRequest, reproduce
 from l2caf.tasks.reproduce_tables import TABLES
 from l2caf.training.retrieval import job as retrieval_job
 from l2caf.training.wsol import job as wsol_job

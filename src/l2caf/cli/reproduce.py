@@ -76,8 +76,7 @@ def command(
     l2caf reproduce timing --network torchvision:googlenet
     l2caf reproduce all --data /data --limit 300 --out again
     """
-    from ..tasks.reproduce import reproduce
-    from ..tasks.reproduce_steps import ReproduceRequest
+    from ..tasks.reproduce import ReproduceRequest, reproduce
 
     request = ReproduceRequest(tuple(tables), out, data, tuple(network or ()), weights, budget, limit, rounds, device)
     with terminal.bar("looking for data") as progress:

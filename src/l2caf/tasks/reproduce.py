@@ -19,6 +19,8 @@ from ..runs.lock import alone_in
 from .reproduce_steps import ReproduceRequest, Steps
 from .reproduce_tables import ALL, TABLES
 
+__all__ = ["ReproduceRequest", "Reproduction", "reproduce"]
+
 TABLE, RESULTS, REPORT = "table.json", "results.json", "report.html"
 
 
