@@ -32,11 +32,12 @@ COMMANDS = (
     "train",
     "export",
     "serve",
+    "reproduce",
 )
 # Called alone these work, or say what they miss; the others show their help.
 NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time", "serve")
 # These make a picture or a page, which they name to `terminal.made`.
-OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "atlas", "time", "match")
+OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "atlas", "time", "match", "reproduce")
 ALIASES = {"select": "output", "part": "split"}
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.
