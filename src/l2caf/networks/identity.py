@@ -21,6 +21,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from ..preprocessing import OwnPreprocessing, Preprocess, Preprocessing, WholePreprocessing
+from ..volumes import VolumePreprocessing
 
 LENGTH = 16  # hexadecimal digits of a hash: chance gives two of 2 ** 64 the same
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
@@ -69,7 +70,7 @@ def libraries_of(network: nn.Module) -> dict[str, str]:
 
 def preprocessing_of(preprocess: Preprocess) -> str:
     """Of what it does to a picture: its settings, or, where a function of one's own does it, what it makes of one."""
-    if isinstance(preprocess, Preprocessing | WholePreprocessing):
+    if isinstance(preprocess, Preprocessing | WholePreprocessing | VolumePreprocessing):
         return hash_of([repr(preprocess)])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
