@@ -58,10 +58,10 @@ class VolumeCrop:
         return i, j, k
 
     def world(self, place: Size) -> tuple[float, float, float]:
-        """Where the middle of a voxel of the input lies in the world, in millimetres."""
+        """Where the middle of a voxel of the input lies in the world, in millimetres; padding lies beside the scan."""
         if self.scan.affine is None:
             raise InputError(f"{self.scan.name} does not say where it lies in the world: give the scan as a NIfTI.")
-        x, y, z = (self.scan.affine @ [*self._to_scan(np.array([place]) + 0.5)[0] - 0.5, 1])[:3].tolist()
+        x, y, z = (self.scan.affine @ [*self._to_scan(np.array([place]) + 0.5, cut=False)[0] - 0.5, 1])[:3].tolist()
         return x, y, z
 
     def lay(self, heat: npt.NDArray[np.float32]) -> Values:
@@ -140,12 +140,12 @@ class VolumeCrop:
         mask[tuple(slice(int(first), int(last)) for first, last in zip(box[:3], box[3:], strict=True))] = True
         return mask
 
-    def _to_scan(self, points: npt.NDArray[Any]) -> Floats:
+    def _to_scan(self, points: npt.NDArray[Any], *, cut: bool = True) -> Floats:
         """Points (n, 3) of the input, first axis first, in voxels of the scan."""
         turned = np.empty(points.shape)
         for axis, window in enumerate(self.windows):
-            inside = points[:, axis].clip(window.offset, window.offset + window.size) - window.offset
-            turned[:, axis] = inside * (window.stop - window.start) / window.size + window.start
+            inside = points[:, axis].clip(window.offset, window.offset + window.size) if cut else points[:, axis]
+            turned[:, axis] = (inside - window.offset) * (window.stop - window.start) / window.size + window.start
         return self.turn.points_back(turned, self.scan.shape)
 
     def _to_input(self, points: npt.NDArray[Any]) -> Floats:
