@@ -227,10 +227,16 @@ class Problem:
         rows = only.nonzero().flatten()
         return self.untouched.index_put((rows,), self._head.filtered_rows(weights[rows], rows, self._endpoint.at))
 
+    @cached_property
     def tangent(self) -> Tangent:
         """The slope of the endpoint at the untouched filter, with the head computed in full."""
         self.evaluations += 1
         return self._head.tangent(self._endpoint.at)
+
+    @property
+    def has_known_slope(self) -> bool:
+        """Whether an earlier run of this network confirmed that its gradients are those of its values."""
+        return self._head.has_slope
 
     def confirmed(self, weights: Tensor) -> Tensor:
         """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""
@@ -246,10 +252,17 @@ class Problem:
         return self._head.is_known and self.endpoint == "output"
 
     @torch.no_grad()
-    def is_scale_invariant(self) -> bool:
-        """Whether the uniform filter gives the untouched output already: to keep that then asks nothing."""
+    def is_scale_invariant(self, *, by_slope: bool = False) -> bool:
+        """Whether the uniform filter gives the untouched output already: to keep that then asks nothing.
+
+        By slope: whether the tangent at the untouched filter does not feel the map's scale.
+        """
         even = torch.full((self.maps, self.batch, self.positions), self.positions**-0.5, device=self.device)
         random = torch.randn(1, 1, self.positions, generator=torch.Generator().manual_seed(0)).to(even)
+        if by_slope:
+            scaled = self.tangent.along_untouched.square().sum(dim=1)
+            moved = self.tangent.push(random[0].expand(self.batch, -1)).square().sum(dim=1)
+            return bool((scaled <= FEELS_SCALE * moved)[self.finite].all()) and bool(self.finite.any())
         at_even, at_random = self.value(even), self.value((random / random.norm()).expand_as(even))
         return bool((at_even <= FEELS_SCALE * at_random)[:, self.finite].all()) and bool(self.finite.any())
 

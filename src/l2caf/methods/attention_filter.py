@@ -20,7 +20,7 @@ from ..objectives.output import ClassOblivious
 from ..objectives.prediction import Kind, Prediction
 from ..problem import Problem
 from ..recording.replay import OUTPUT
-from ..solution import Solution, of_frames, together
+from ..solution import Outcome, Solution, of_frames, together
 from ..solvers.auto import Auto
 from ..solvers.linearised import Linearised
 from ..solvers.riemannian import Riemannian
@@ -97,7 +97,8 @@ class AttentionFilter(Method):
         if replay.was_curved:  # so it is not probed again; if it were affine by now, its tangent would be itself
             return replace(self, solver=Linearised())._put_to([head], objective)
         solution, asked = replace(self, solver=OF_A_PART)._put(head, objective)
-        if not (head.is_affine or head.in_full().is_affine_where_positive):
+        stuck = any(Outcome.STUCK in solution.outcomes(sample) for sample in range(head.batch))
+        if _is_curved(head) and not stuck:
             replay.note_curved()
         return solution, asked
 
@@ -109,7 +110,8 @@ class AttentionFilter(Method):
         found: list[Solution] = []
         for view in views:  # mostly one, for all samples
             problem, asked = pose(view, self.filter, objective)
-            if objective.instead is not None and problem.is_scale_invariant():
+            by_slope = isinstance(self.solver, Linearised) or (self.solver == OF_A_PART and _is_curved(view))
+            if objective.instead is not None and problem.is_scale_invariant(by_slope=by_slope):
                 problem, asked = pose(view, self.filter, objective.instead)
             found.append(self.solver.solve(problem, several=asked.several))
         return found[0] if len(found) == 1 else together(found, [view.samples for view in views]), asked
@@ -147,6 +149,10 @@ class AttentionFilter(Method):
             off = problem.value(torch.zeros(problem.maps, problem.batch, problem.positions, device=problem.device))
         change = (off.double() - problem.at_untouched()).nan_to_num(0.0, 0.0, 0.0)
         return change.transpose(0, 1) if asked.several else change[0]
+
+
+def _is_curved(head: Head) -> bool:
+    return not (head.is_affine or head.in_full().is_affine_where_positive)
 
 
 def pose(head: Head, filter: Filter, objective: Objective) -> tuple[Problem, Losses]:

@@ -181,7 +181,7 @@ class Objective(abc.ABC):
 
     @property
     def is_slope(self) -> bool:
-        """Whether all losses are linear in what is read, so that one gradient answers them where a head is curved."""
+        """Whether the slope of what is read, at the untouched filter, answers this where a head is curved."""
         return False
 
     @property

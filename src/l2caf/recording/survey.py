@@ -238,7 +238,7 @@ class Look:
                 found[number] = Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=why)
             elif layout is not None and not (answer.why_not or answer.is_independent):
                 judged = answer.judge(layout)
-                found[number] = verdict_on(judged, sure=judged.is_sure)
+                found[number] = verdict_on(answer, judged, sure=judged.is_sure)
             else:
                 shape = survey.shape(number)
                 # Where a layer of the same shape has shown how it is laid out, this one is mostly laid out alike.

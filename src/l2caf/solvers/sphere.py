@@ -28,15 +28,19 @@ class Nearest(NamedTuple):
     certain: Tensor
 
 
-def by_products(mapping: LinearMap, target: Tensor) -> Nearest:
-    """Minimise in the span of a few products (`in_span`), which are computed in the map's own precision."""
+def by_products(mapping: LinearMap, target: Tensor, *, precision: float | None = None) -> Nearest:
+    """Minimise in the span of a few products (`in_span`), which are computed in the map's own precision.
+
+    `precision` is how far a filter may be from the best one, if not just that of the map's numbers.
+    """
     pushed: list[Tensor] = []
 
     def product(direction: Floats) -> Floats:
         pushed.append(mapping.push(torch.from_numpy(direction).to(target)))
         return _array(mapping.pull(pushed[-1]))
 
-    found = in_span(_array(mapping.pull(target)), product, CERTAIN * torch.finfo(target.dtype).eps)
+    least = CERTAIN * torch.finfo(target.dtype).eps
+    found = in_span(_array(mapping.pull(target)), product, max(least, precision or 0.0))
     coefficients = torch.from_numpy(found.coefficients).to(target)
     outputs = (coefficients.unsqueeze(1) @ torch.stack(pushed, dim=1)).squeeze(1)
     missed = _array(outputs - target)
