@@ -43,6 +43,7 @@ nb_merge_streams = True
 nb_output_stderr = "remove"  # what libraries say of this machine
 
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False  # torch's own, of every forward
 autodoc_default_options = {"members": True}
 autodoc_typehints_format = "short"

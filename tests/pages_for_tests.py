@@ -27,6 +27,13 @@ from l2caf.table import Table
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted(ROOT.glob("docs/*.md"))))
+# What people read beside them: notebooks run as the book is built, and the reference is made from docstrings.
+READ = (
+    *PAGES,
+    *sorted(
+        str(page.relative_to(ROOT)) for part in ("notebooks", "reference") for page in ROOT.glob(f"docs/{part}/*.md")
+    ),
+)
 LANGUAGES = ("python", "console", "text", "bibtex")
 FILE = re.compile(r"# src/(l2caf/\S+)\.py\n")
 LINE = re.compile(r"# a line of (\w+) in src/(l2caf/\S+)\.py\n")

@@ -149,14 +149,18 @@ def public_modules():
 
 
 def test_assistants_find_every_page(book: Path) -> None:
-    listed = re.findall(r"^- \[.+?\]\(_sources/(.+?)\): \S", (book / "llms.txt").read_text("utf-8"), re.MULTILINE)
+    text = (book / "llms.txt").read_text("utf-8")
+    listed = re.findall(r"^- \[.+?\]\((.+?)\): \S", text, re.MULTILINE)
     assert len(listed) == len(set(listed))
-    assert {*listed} == {
-        *map(str, written()),
-        *(f"reference/modules/{room}.rst" for room in l2caf._ROOMS),
+    names = {page.removeprefix("_sources/").rpartition(".")[0] for page in listed}
+    assert names == {
+        *(str(page.with_suffix("")) for page in written()),
+        *(f"reference/modules/{room}" for room in l2caf._ROOMS),
     }
     for page in listed:
-        assert (book / "_sources" / page).is_file()
+        assert (book / page).is_file()
+        assert page.endswith(".html") or "literalinclude" not in (book / page).read_text("utf-8")
+    assert "l2caf.load(" in text
 
 
 def written() -> Iterator[Path]:

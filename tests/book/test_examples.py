@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import runpy
 import sys
@@ -16,6 +17,7 @@ from torch import nn
 
 import l2caf
 from l2caf.datasets import LAYOUTS
+from l2caf.rendering.drawn import ALONE, OPTIONS
 from pages_for_tests import ROOT, read
 
 EXTEND = ROOT / "examples" / "extend"
@@ -139,3 +141,15 @@ def test_what_the_others_are_said_to_have_is_there() -> None:
         assert called
         for name in called:
             assert any(hasattr(module, name) for module in modules), f"{library}: {name}"
+
+
+# The options of drawings
+
+
+def test_the_table_of_drawings_has_every_option() -> None:
+    part = read("docs/python.md").partition("## Drawings\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`([a-z]+)=", "\n".join(line for line in part.splitlines() if line.startswith("| `"))))
+    taken = {name for options in OPTIONS.values() for name in options} | {*ALONE, "fps", "title"}
+    for call in (l2caf.Heatmap.overlay, l2caf.Heatmap.plot, l2caf.Heatmap.save):
+        taken |= {*inspect.signature(call).parameters} - {"self", "path", "image", "style"}
+    assert listed == taken
