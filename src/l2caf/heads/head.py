@@ -181,6 +181,10 @@ class Head(abc.ABC):
     def gradients(self, directions: Tensor) -> Tensor:
         """The gradient in f of directions . FT(f) for an affine head: (K, B, m) gives (K, B, n)."""
 
+    def gradients_along(self, places: Tensor, at: float, elsewhere: float) -> Tensor | None:
+        """The same for directions that are one number at (K, B) places and another elsewhere; None: write them out."""
+        return None
+
     @abc.abstractmethod
     def rerun(self, features: Tensor) -> Tensor:
         """The output with another map at the layer, with its graph."""

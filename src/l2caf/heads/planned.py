@@ -139,6 +139,9 @@ class PlannedHead(Head):
     def gradients(self, directions: Tensor) -> Tensor:
         return self.mapping.pull(directions)
 
+    def gradients_along(self, places: Tensor, at: float, elsewhere: float) -> Tensor | None:
+        return self.mapping.pull_spikes(places, at, elsewhere)
+
     def rerun(self, features: Tensor) -> Tensor:
         means = self.layout.columns(features).mean(dim=2)
         output: Tensor = self.pooled.of_mean(means).reshape(self.output.shape)

@@ -47,8 +47,8 @@ def knowledge_of(network: nn.Module) -> Knowledge:
     with borrowed(network) as loan:
         if loan.knowledge is None:
             known = _networks.get(network)
-            if known is None or not known.fingerprint.holds(loan.modules):
-                known = _networks[network] = Knowledge(Fingerprint(loan.modules))
+            if known is None or not known.fingerprint.holds(loan.look):
+                known = _networks[network] = Knowledge(Fingerprint(loan.look))
             loan.knowledge = known
         return loan.knowledge
 

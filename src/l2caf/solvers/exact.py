@@ -27,7 +27,7 @@ from ..objectives.objective import Loss, Metric
 from ..problem import Problem
 from ..solution import Outcome
 from .solver import Found, Solver
-from .sphere import FEW, LinearMap, by_eigenvalues, by_products
+from .sphere import FEW, TINY, LinearMap, by_eigenvalues, by_products
 
 SHORT = 1 - 1e-6  # below this a filter is shorter than 1 by more than rounding
 
@@ -49,7 +49,7 @@ class Exact(Solver):
         if why_not:
             raise MethodError(f"There is no exact solution here: {why_not}; use Riemannian or Auto.")
         found, accepted = self.attempt(problem)
-        if not accepted.all():
+        if accepted is not None:
             raise MethodError(
                 f"The exact filter of {int((~accepted).any(dim=0).sum())} samples lies where the head is not affine: "
                 "use Riemannian or Auto."
@@ -61,17 +61,17 @@ class Exact(Solver):
         if not problem.filter.on_unit_sphere:
             return f"the filter is {problem.filter.name}, not UnitL2"
         problem = problem.approximated
-        linear = problem.directions is not None
+        linear = problem.is_linear
         if not linear and not all(loss.target is not None for loss in problem.losses):
             return "the objective is neither linear nor a sum of squares in the output"
         if not linear and not problem.fits and problem.affine() is None:
             return f"the {problem.endpoint} has too many numbers to be written out as a map of the filter"
         return problem.why_not_affine()
 
-    def attempt(self, problem: Problem) -> tuple[Found, Tensor]:
-        """Solve, and tell for each map and sample whether the solution lies where the head is affine."""
+    def attempt(self, problem: Problem) -> tuple[Found, Tensor | None]:
+        """Solve, and tell for each map and sample whether the solution lies where the head is affine; None: all do."""
         asked, problem = problem, problem.approximated
-        solved = _least_squares(problem) if problem.losses[0].direction is None else _along_the_gradients(problem)
+        solved = _along_the_gradients(problem) if problem.losses[0].is_linear else _least_squares(problem)
         zero = torch.zeros(problem.maps, problem.batch, dtype=torch.int64)
         if solved is None:  # the columns contradict the probe
             nothing = torch.zeros(problem.maps, problem.batch, problem.positions, dtype=torch.float64)
@@ -82,8 +82,7 @@ class Exact(Solver):
         reason = "" if problem is asked else _to_second_order(problem, weights)
         if problem.is_known:
             exact = [[Outcome.EXACT] * problem.batch for _ in problem.losses]
-            found = Found(weights, value, zero, zero, exact, even, reason=reason)
-            return found, torch.ones_like(zero, dtype=torch.bool)
+            return Found(weights, value, zero, zero, exact, even, reason=reason), None
         # The loss is confirmed by computing the head there: a probe may have missed where it bends.
         computed = problem.confirmed(weights.float() if problem.precision > 1e-12 else weights)
         accepted = (computed - value).abs() <= CONFIRMED * value.abs() + _rounding(problem, value)
@@ -94,7 +93,17 @@ class Exact(Solver):
         if problem.precision > 1e-6:
             value = computed  # in half precision the network's own rounding is part of what it gives
         outcome = [[best] * problem.batch for _ in problem.losses]
-        return Found(weights, value, zero, zero, outcome, even, reason=reason), accepted | ~problem.finite
+        accepted |= ~problem.finite
+        found = Found(weights, value, zero, zero, outcome, even, reason=reason)
+        return found, None if bool(accepted.all()) else accepted
+
+
+class _Solved(NamedTuple):
+    """Filters (K, B, n), their losses and those of the uniform filter, (K, B)."""
+
+    weights: Tensor
+    loss: Tensor
+    even: Tensor
 
 
 def _to_second_order(problem: Problem, weights: Tensor) -> str:
@@ -113,21 +122,26 @@ def _rounding(problem: Problem, value: Tensor) -> Tensor:
     """How far the precision of the endpoint alone may move the losses: (K, B)."""
     step = max(1e-5, 2 * problem.precision)
     if problem.shares is not None:
-        return step * problem.shares.abs().sum(dim=2)
+        return step * problem.shares.size
     length = step * torch.stack([problem.scale(loss) for loss in problem.losses])
     return 2 * length * value.clamp_min(0).sqrt() + length.square()
 
 
-def _along_the_gradients(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
-    """Linear losses: filters (K, B, n), their losses and those of the uniform filter, all maps at once."""
-    gradients = problem.gradients().double()
-    length = gradients.norm(dim=2, keepdim=True)
-    even = problem.positions**-0.5
+def _along_the_gradients(problem: Problem) -> _Solved:
+    """Linear losses: all maps at once. Plain arrays: of so few numbers, operations on tensors cost more."""
+    gradients = problem.gradients().detach().cpu().double().numpy()
+    untouched = problem.at_untouched().cpu().numpy()
+    length = np.sqrt((gradients * gradients).sum(axis=2))
+    even, total = problem.positions**-0.5, gradients.sum(axis=2)
     # A gradient of zero means that no filter does better than another: the uniform one stands for them all.
-    weights = torch.where(length > 0, -gradients / length.clamp_min(1e-300), even)
-    untouched = problem.at_untouched()
-    value = untouched + (gradients * (weights - 1)).sum(dim=2)
-    return weights, value, untouched + (even - 1) * gradients.sum(dim=2)
+    pulls = length > 0
+    if pulls.all():
+        weights, gained = gradients / -length[..., None], -length
+    else:
+        weights = np.where(pulls[..., None], -gradients / np.maximum(length, TINY)[..., None], even)
+        gained = np.where(pulls, -length, even * total)
+    found = weights, untouched - total + gained, untouched + (even - 1) * total
+    return _Solved(*(torch.from_numpy(one).to(problem.device) for one in found))
 
 
 def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,7 +187,7 @@ class _Seen(NamedTuple):
         return self.metric.only(samples).push(self.mapping.only(samples).mT).mT
 
 
-def _least_squares(problem: Problem) -> tuple[Tensor, Tensor, Tensor] | None:
+def _least_squares(problem: Problem) -> _Solved | None:
     """Sums of squares: the same, one map after the other."""
     affine = problem.affine()
     if affine is None:
@@ -205,4 +219,4 @@ def _least_squares(problem: Problem) -> tuple[Tensor, Tensor, Tensor] | None:
             weights[missing], value[missing] = _apart(problem, loss, mapping.only(missing), target[missing])
         found.append((weights, value))
     weights, value = (torch.stack([pair[place] for pair in found]) for place in (0, 1))
-    return weights, value, torch.stack(uniform)
+    return _Solved(weights, value, torch.stack(uniform))

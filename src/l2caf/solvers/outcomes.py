@@ -75,10 +75,11 @@ def rounding(problem: Problem, value: Tensor) -> Tensor:
     # In half precision every number rounds by itself, so that a sum over many hardly shows it.
     unit = min(problem.precision, 1e-5)
     if problem.shares is not None:
-        return unit * problem.shares.abs().sum(dim=2)
+        return unit * problem.shares.size
     found = []
     for loss, own in zip(problem.losses, value.double(), strict=True):
-        if loss.direction is not None:
+        if loss.is_linear:
+            assert loss.direction is not None
             found.append((rows(loss.direction).double() * rows(problem.untouched).double()).abs().sum(dim=1))
         elif loss.target is not None or loss.approximation is not None:
             length = problem.scale(loss)

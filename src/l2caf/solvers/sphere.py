@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..unit_sphere import CERTAIN, FEW, MOST_PRODUCTS, Floats, by_eigenvalues, in_span, secular_root
+from ..unit_sphere import CERTAIN, FEW, MOST_PRODUCTS, TINY, Floats, by_eigenvalues, in_span, secular_root
 
-__all__ = ["FEW", "MOST_PRODUCTS", "LinearMap", "Nearest", "by_eigenvalues", "by_products", "secular_root"]
+__all__ = ["FEW", "MOST_PRODUCTS", "TINY", "LinearMap", "Nearest", "by_eigenvalues", "by_products", "secular_root"]
 
 
 class LinearMap(Protocol):
