@@ -400,12 +400,19 @@ class Heatmap:
     def _resized(self, weights: Tensor) -> Tensor:
         """Interpolate linearly along one axis after the other, each a product with a small matrix; the last one last,
         which leaves the numbers in order."""
+        if torch.is_autocast_enabled(weights.device.type):
+            # Maps are read wherever it suits, inside an autocast block too, which would make halves of them.
+            with torch.autocast(weights.device.type, enabled=False):
+                return self._resized(weights)
         resized = weights.float()
-        # Maps are read wherever it suits, inside an autocast block too, which would make halves of them.
-        with torch.autocast(resized.device.type, enabled=False):
-            for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
-                spread = _spread(resized.shape[axis], length).to(resized.device)
-                resized = resized @ spread if axis == -1 else (spread.T @ resized.movedim(axis, -2)).movedim(-2, axis)
+        for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
+            spread = _spread(resized.shape[axis], length).to(resized.device)
+            if axis == -1:
+                resized = resized @ spread
+            elif axis == -2:
+                resized = spread.mT @ resized
+            else:
+                resized = (spread.mT @ resized.movedim(axis, -2)).movedim(-2, axis)
         return resized.contiguous()
 
     def _scaled(self, maps: Tensor, *, signed: bool = True) -> Tensor:

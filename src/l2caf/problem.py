@@ -145,6 +145,11 @@ class Problem:
         return self._head.finite
 
     @property
+    def all_finite(self) -> bool:
+        """Whether all samples are."""
+        return self._head.all_finite
+
+    @property
     def moved(self) -> Tensor:
         return self._head.moved(self._endpoint.at)
 
@@ -332,7 +337,7 @@ class Problem:
             return Shares(shares.sum(dim=2), shares.abs().sum(dim=2))
         # Arrays, since so few numbers are not worth an operation on tensors.
         values = untouched.cpu().numpy()
-        there, sizes = np.take_along_axis(values, spike.places.T.cpu().numpy(), axis=1).T, np.abs(values)
+        there, sizes = values[np.arange(len(values)), spike.places.cpu().numpy()], np.abs(values)
         total = spike.elsewhere * values.sum(axis=1) + (spike.at - spike.elsewhere) * there
         size = abs(spike.elsewhere) * sizes.sum(axis=1) + (abs(spike.at) - abs(spike.elsewhere)) * np.abs(there)
         return Shares(torch.from_numpy(total).to(self.device), torch.from_numpy(size).to(self.device))

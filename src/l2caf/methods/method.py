@@ -122,7 +122,7 @@ class Method(abc.ABC):
         if not type(self).__module__.startswith("l2caf."):
             self._check(maps, head)
         layer = head.layer
-        weights = _nothing_where(~head.finite, maps.weights)
+        weights = maps.weights if head.all_finite else _nothing_where(~head.finite, maps.weights)
         return Heatmap(
             weights=weights,
             size=head.size,

@@ -1,8 +1,8 @@
 """The modules of a network, as they hang together: looked through on every call, hundreds of them.
 
-The first look walks down from module to module. From then on it is known which modules there were and what hung where
-(by weak references: nothing is kept alive), and a few passes in C tell whether that is still so. What these passes
-cost is mostly the memory that they touch, so whatever is asked of every module is asked here, once.
+The first look notes which modules there are and what hangs where; from then on one quick walk tells whether that is
+still so. What it costs is mostly the memory that it touches, so whatever is asked of every module is asked here, once.
+Modules are known by their ids, and weak references tell when one is gone: nothing is kept alive.
 
 It leans on torch's private names (`_modules`, `_forward_hooks` and the like, `_compiled_call_impl`);
 `tests/recording/test_census.py` catches it when one of them changes.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, repeat
-from operator import attrgetter, is_, itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -20,13 +20,13 @@ from torch import nn
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
-_own, _parts, _unusual = attrgetter("__dict__"), attrgetter("_modules"), itemgetter("training", *HOOKS)
+_own, _unusual = attrgetter("__dict__"), itemgetter("training", *HOOKS)
 
 
 class Look(NamedTuple):
     """What one look found: the modules, their attributes, and whether one of them is not as a run of ours needs it.
 
-    `census` is the same object in two looks that found the same modules in the same places.
+    `census` is the same object in two looks that found the same modules, of the same classes, in the same places.
     """
 
     census: Census
@@ -39,32 +39,42 @@ class Census:
     """Which modules there were, of which class, and what hung where."""
 
     def __init__(self, modules: list[nn.Module]) -> None:
-        places: dict[nn.Module | None, int] = {module: place for place, module in enumerate(modules)}
-        places[None] = len(modules)
-        parts = [*map(_parts, modules)]
-        self._modules = [*map(ref, modules)]
-        self._kinds = [*map(ref, map(type, modules))]
-        self._counts = [*map(len, parts)]
-        self._names = [*chain.from_iterable([one.keys() for one in parts])]
-        self._children = [places[child] for child in chain.from_iterable([one.values() for one in parts])]
+        self._most = len(modules)
+        self._gone: list[ref[Any]] = []
+        self._told: list[ref[Any]] = []
+        self._seen: list[Any] | None = None
+        found = self._walk(modules[0])
+        # Where a module hangs in two places, or a place is empty, it is looked for anew each time.
+        if found is not None and [*map(id, found[0])] == [*map(id, modules)]:
+            self._seen = _seen(*found)
+            self._told = [ref(one, self._gone.append) for one in (*modules, *dict.fromkeys(map(type, modules)))]
 
-    def modules_now(self) -> tuple[list[nn.Module], list[dict[str, Any]]] | None:
-        """The modules and their attributes, or None where they are not the same in the same places."""
-        modules: list[Any] = [module() for module in self._modules]
-        if any(map(is_, modules, repeat(None))):
-            return None  # one is gone
-        own = [*map(_own, modules)]
-        parts = [*map(_parts, modules)]
-        if [*map(len, parts)] != self._counts:
+    def modules_now(self, network: nn.Module) -> list[nn.Module] | None:
+        """The modules, or None where they are not the same in the same places."""
+        found = self._walk(network) if self._seen is not None else None
+        return found[0] if found is not None and _seen(*found) == self._seen and not self._gone else None
+
+    def _walk(self, network: nn.Module) -> tuple[list[nn.Module], list[nn.Module], list[Any]] | None:
+        """The modules level by level, those of them that have others, and what these have."""
+        modules, parents, parts = [network], [], []
+        try:
+            for module in modules:
+                own = module._modules
+                if own:
+                    parents.append(module)
+                    parts.append(own)
+                    modules.extend(own.values())  # type: ignore[arg-type]  # where one is None, there is no way on
+                    if len(modules) > self._most:  # it may go round and round
+                        return None
+        except AttributeError:
             return None
-        held = [one for one in parts if one]
-        children = map([*modules, None].__getitem__, self._children)
-        same = all(map(is_, chain.from_iterable([one.values() for one in held]), children))
-        if not same or [*chain.from_iterable([one.keys() for one in held])] != self._names:
-            return None
-        if not all(map(is_, map(type, modules), [kind() for kind in self._kinds])):
-            return None
-        return modules, own
+        return modules, parents, parts
+
+
+def _seen(modules: list[nn.Module], parents: list[nn.Module], parts: list[Any]) -> list[Any]:
+    """What is equal as long as nothing has changed."""
+    names = chain.from_iterable([own.keys() for own in parts])
+    return [[*map(id, modules)], [*map(id, map(type, modules))], [*map(id, parents)], [*names]]
 
 
 _known: WeakKeyDictionary[nn.Module, Census] = WeakKeyDictionary()
@@ -73,12 +83,12 @@ _known: WeakKeyDictionary[nn.Module, Census] = WeakKeyDictionary()
 def look_through(network: nn.Module) -> Look:
     """Look at a network and all modules in it."""
     census = _known.get(network)
-    found = None if census is None else census.modules_now()
-    if census is None or found is None:
+    modules = None if census is None else census.modules_now(network)
+    if census is None or modules is None:
         modules = modules_of(network)
-        found = modules, [*map(_own, modules)]
         census = _known[network] = Census(modules)
-    return Look(census, *found, _some_special(found[1]))
+    own = [*map(_own, modules)]
+    return Look(census, modules, own, _some_special(own))
 
 
 def _some_special(own: list[dict[str, Any]]) -> bool:

@@ -46,7 +46,7 @@ class Auto(Solver):
             return self.riemannian, why_not
         if not problem.holds_for_any_sign:
             return exact, "the output is affine in filters that are nowhere negative, and this is the best of them"
-        return exact, f"the {problem.endpoint} is affine in the filter"
+        return exact, exact.why(problem)
 
     def search(self, problem: Problem) -> Found:
         kinds = {(loss.is_linear, loss.target is None) for loss in problem.approximated.losses}

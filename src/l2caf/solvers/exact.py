@@ -32,6 +32,15 @@ from .sphere import FEW, TINY, LinearMap, by_eigenvalues, by_products
 SHORT = 1 - 1e-6  # below this a filter is shorter than 1 by more than rounding
 
 
+class Solved(NamedTuple):
+    """Filters (K, B, n), their losses and those of the uniform filter, (K, B), and what is to be said of them."""
+
+    weights: Tensor
+    loss: Tensor
+    even: Tensor
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class Exact(Solver):
     """One matrix product, or a few; no iterations through the network.
@@ -68,18 +77,28 @@ class Exact(Solver):
             return f"the {problem.endpoint} has too many numbers to be written out as a map of the filter"
         return problem.why_not_affine()
 
+    def why(self, problem: Problem) -> str:
+        """Why this solver, where nothing stands against it."""
+        return f"the {problem.endpoint} is affine in the filter"
+
+    def solved(self, problem: Problem) -> Solved | None:
+        """The filters and their losses, unconfirmed; None where the endpoint is no affine map after all."""
+        posed = problem.approximated
+        found = _along_the_gradients(posed) if posed.losses[0].is_linear else _least_squares(posed)
+        if found is None or posed is problem:
+            return found
+        return found._replace(reason=_to_second_order(posed, found.weights))
+
     def attempt(self, problem: Problem) -> tuple[Found, Tensor | None]:
         """Solve, and tell for each map and sample whether the solution lies where the head is affine; None: all do."""
-        asked, problem = problem, problem.approximated
-        solved = _along_the_gradients(problem) if problem.losses[0].is_linear else _least_squares(problem)
+        solved, problem = self.solved(problem), problem.approximated
         zero = torch.zeros(problem.maps, problem.batch, dtype=torch.int64)
         if solved is None:  # the columns contradict the probe
             nothing = torch.zeros(problem.maps, problem.batch, problem.positions, dtype=torch.float64)
             nothing = nothing.to(problem.device)
             outcome = [[Outcome.STEP_LIMIT] * problem.batch for _ in problem.losses]
             return Found(nothing, nothing.sum(dim=2), zero, zero, outcome), torch.zeros_like(zero, dtype=torch.bool)
-        weights, value, even = solved
-        reason = "" if problem is asked else _to_second_order(problem, weights)
+        weights, value, even, reason = solved
         if problem.is_known:
             exact = [[Outcome.EXACT] * problem.batch for _ in problem.losses]
             return Found(weights, value, zero, zero, exact, even, reason=reason), None
@@ -96,14 +115,6 @@ class Exact(Solver):
         accepted |= ~problem.finite
         found = Found(weights, value, zero, zero, outcome, even, reason=reason)
         return found, None if bool(accepted.all()) else accepted
-
-
-class _Solved(NamedTuple):
-    """Filters (K, B, n), their losses and those of the uniform filter, (K, B)."""
-
-    weights: Tensor
-    loss: Tensor
-    even: Tensor
 
 
 def _to_second_order(problem: Problem, weights: Tensor) -> str:
@@ -127,7 +138,7 @@ def _rounding(problem: Problem, value: Tensor) -> Tensor:
     return 2 * length * value.clamp_min(0).sqrt() + length.square()
 
 
-def _along_the_gradients(problem: Problem) -> _Solved:
+def _along_the_gradients(problem: Problem) -> Solved:
     """Linear losses: all maps at once. Plain arrays: of so few numbers, operations on tensors cost more."""
     gradients = problem.gradients().detach().cpu().double().numpy()
     untouched = problem.at_untouched().cpu().numpy()
@@ -141,7 +152,7 @@ def _along_the_gradients(problem: Problem) -> _Solved:
         weights = np.where(pulls[..., None], -gradients / np.maximum(length, TINY)[..., None], even)
         gained = np.where(pulls, -length, even * total)
     found = weights, untouched - total + gained, untouched + (even - 1) * total
-    return _Solved(*(torch.from_numpy(one).to(problem.device) for one in found))
+    return Solved(*(torch.from_numpy(one).to(problem.device) for one in found))
 
 
 def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,7 +198,7 @@ class _Seen(NamedTuple):
         return self.metric.only(samples).push(self.mapping.only(samples).mT).mT
 
 
-def _least_squares(problem: Problem) -> _Solved | None:
+def _least_squares(problem: Problem) -> Solved | None:
     """Sums of squares: the same, one map after the other."""
     affine = problem.affine()
     if affine is None:
@@ -219,4 +230,4 @@ def _least_squares(problem: Problem) -> _Solved | None:
             weights[missing], value[missing] = _apart(problem, loss, mapping.only(missing), target[missing])
         found.append((weights, value))
     weights, value = (torch.stack([pair[place] for pair in found]) for place in (0, 1))
-    return _Solved(weights, value, torch.stack(uniform))
+    return Solved(weights, value, torch.stack(uniform))

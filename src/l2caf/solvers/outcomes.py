@@ -33,10 +33,13 @@ def judged(found: Found, problem: Problem) -> Found:
     if not problem.informative:
         even[:] = True
     moved = (problem.moved if found.moved is None else found.moved).cpu().numpy()
-    descended = np.array([[own is not Outcome.EXACT for own in row] for row in found.outcome])
-    if bool((descended & sound & ~even & moved).any()):
-        even |= _interchangeable(found, problem) & descended
-    if problem.verified and bool((sound & ~even & moved).all()):
+    telling = sound & ~even & moved
+    if any(own is not Outcome.EXACT for row in found.outcome for own in row):
+        descended = np.array([[own is not Outcome.EXACT for own in row] for row in found.outcome])
+        if (descended & telling).any():
+            even |= _interchangeable(found, problem) & descended
+            telling &= ~even
+    if problem.verified and telling.all():
         return found
     if not moved.all():
         found, unmoved = _unmoved(found, problem, torch.from_numpy(sound & ~moved).to(found.loss.device))
