@@ -338,8 +338,9 @@ class Problem:
         # Arrays, since so few numbers are not worth an operation on tensors.
         values = untouched.cpu().numpy()
         there, sizes = values[np.arange(len(values)), spike.places.cpu().numpy()], np.abs(values)
-        total = spike.elsewhere * values.sum(axis=1) + (spike.at - spike.elsewhere) * there
-        size = abs(spike.elsewhere) * sizes.sum(axis=1) + (abs(spike.at) - abs(spike.elsewhere)) * np.abs(there)
+        with np.errstate(invalid="ignore"):  # infinity less infinity
+            total = spike.elsewhere * values.sum(axis=1) + (spike.at - spike.elsewhere) * there
+            size = abs(spike.elsewhere) * sizes.sum(axis=1) + (abs(spike.at) - abs(spike.elsewhere)) * np.abs(there)
         return Shares(torch.from_numpy(total).to(self.device), torch.from_numpy(size).to(self.device))
 
     def keeps_output(self, loss: Loss) -> bool:
@@ -355,9 +356,12 @@ class Problem:
 
     def scale(self, loss: Loss) -> Tensor:
         """How large the numbers are that a sum of squares is made of: the endpoint's, as its metric sees it, (B,)."""
-        values = rows(self.untouched).double()
         metric = (loss.approximation or loss).metric
-        return values.norm(dim=1) if metric is None else metric.reach * values.abs().amax(dim=1)
+        if metric is not None:
+            return metric.reach * rows(self.untouched).abs().amax(dim=1).double()
+        values = rows(self.untouched).double().cpu().numpy()
+        with np.errstate(invalid="ignore", over="ignore"):
+            return torch.from_numpy(np.sqrt((values * values).sum(axis=1))).to(self.device)
 
     def energy(self) -> Tensor:
         """How strong each position is: (B, n)."""

@@ -122,13 +122,21 @@ class PooledMap(AffineMap):
         return written_out.div_(self.columns.shape[2])
 
     def push(self, weights: Tensor) -> Tensor:
-        pushed: Tensor = self.pooled.push(_times(self.columns, weights.to(self.columns.dtype)) / self.columns.shape[2])
+        means = _times(self.columns, weights.to(self.columns.dtype)).div_(self.columns.shape[2])
+        if means.shape[:-1].numel() == 1:  # a vector takes half as long as a matrix of one row
+            return torch.mv(self.pooled.weight, means.flatten()).expand(*means.shape[:-1], -1)
+        pushed: Tensor = self.pooled.push(means)
         return pushed
 
     def pull(self, directions: Tensor) -> Tensor:
         directions = directions.to(self.columns.dtype)
-        pulled = self.pooled.pull(directions) if directions.ndim == 2 else _pulled_by_rows(self.pooled, directions)
-        return _times(self.columns.mT, pulled) / self.columns.shape[2]
+        if directions.shape[:-1].numel() == 1:
+            pulled = torch.mv(self.pooled.weight.mT, directions.flatten()).expand(*directions.shape[:-1], -1)
+        elif directions.ndim == 2:
+            pulled = self.pooled.pull(directions)
+        else:
+            pulled = _pulled_by_rows(self.pooled, directions)
+        return _times(self.columns.mT, pulled).div_(self.columns.shape[2])
 
     def pull_spikes(self, places: Tensor, at: float, elsewhere: float) -> Tensor:
         """J^T d for directions that are one number at (K, B) places and another elsewhere: a class against all others.

@@ -141,17 +141,17 @@ def _rounding(problem: Problem, value: Tensor) -> Tensor:
 def _along_the_gradients(problem: Problem) -> Solved:
     """Linear losses: all maps at once. Plain arrays: of so few numbers, operations on tensors cost more."""
     gradients = problem.gradients().detach().cpu().double().numpy()
-    untouched = problem.at_untouched().cpu().numpy()
-    length = np.sqrt((gradients * gradients).sum(axis=2))
-    even, total = problem.positions**-0.5, gradients.sum(axis=2)
-    # A gradient of zero means that no filter does better than another: the uniform one stands for them all.
-    pulls = length > 0
-    if pulls.all():
-        weights, gained = gradients / -length[..., None], -length
-    else:
-        weights = np.where(pulls[..., None], -gradients / np.maximum(length, TINY)[..., None], even)
-        gained = np.where(pulls, -length, even * total)
-    found = weights, untouched - total + gained, untouched + (even - 1) * total
+    untouched, even = problem.at_untouched().cpu().double().numpy(), problem.positions**-0.5
+    with np.errstate(invalid="ignore", over="ignore"):  # of samples that are not finite
+        length, total = np.sqrt((gradients * gradients).sum(axis=2)), gradients.sum(axis=2)
+        # A gradient of zero means that no filter does better than another: the uniform one stands for them all.
+        pulls = length > 0
+        if pulls.all():
+            weights, gained = gradients / -length[..., None], -length
+        else:
+            weights = np.where(pulls[..., None], -gradients / np.maximum(length, TINY)[..., None], even)
+            gained = np.where(pulls, -length, even * total)
+        found = weights, untouched - total + gained, untouched + (even - 1) * total
     return Solved(*(torch.from_numpy(one).to(problem.device) for one in found))
 
 
@@ -167,6 +167,13 @@ def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tu
     missed = (matrices @ weights[..., None])[..., 0] - (matrices.sum(axis=2) if wanted is None else wanted)
     found = torch.from_numpy(weights), torch.from_numpy((missed * missed).sum(axis=1))
     return found[0].to(jacobian.device), found[1].to(jacobian.device)
+
+
+def _squared(values: Tensor) -> Tensor:
+    """Sums of squares, (B, m) to (B,), in double precision."""
+    array = values.detach().cpu().double().numpy()
+    with np.errstate(invalid="ignore", over="ignore"):
+        return torch.from_numpy((array * array).sum(axis=1)).to(values.device)
 
 
 class _WrittenOut(LinearMap, Protocol):
@@ -211,22 +218,25 @@ def _least_squares(problem: Problem) -> Solved | None:
         mapping: _WrittenOut = affine if loss.metric is None else _Seen(affine, loss.metric)
         target = rows(loss.target).to(affine.offset) - affine.offset
         # Samples with NaN would stop the eigensolver for all, so they are solved as if nothing were asked of them.
-        target = target.masked_fill(~finite.unsqueeze(1), 0.0)
+        if not problem.all_finite:
+            target = target.masked_fill(~finite.unsqueeze(1), 0.0)
         if loss.metric is not None:
             target = loss.metric.push(target).to(target)
         if problem.keeps_output(loss):  # J 1 is the target itself
             missed = (1 - even) * target
         else:
             missed = mapping.push(torch.full_like(target[:, :1], even).expand(-1, problem.positions)) - target
-        uniform.append(missed.double().square().sum(dim=1))
+        uniform.append(_squared(missed))
         if min(target.shape[1], problem.positions) <= FEW and problem.fits:
             found.append(_apart(problem, loss, mapping.jacobian, target))
             continue
         weights, value, certain = by_products(mapping, target)
         missing = finite & ~certain
-        if bool(missing.any()) and not problem.fits:
+        if not bool(missing.any()):
+            pass
+        elif not problem.fits:
             value[missing] = torch.nan  # a map of this size is not written out: it is for a descent
-        elif bool(missing.any()):
+        else:
             weights[missing], value[missing] = _apart(problem, loss, mapping.only(missing), target[missing])
         found.append((weights, value))
     weights, value = (torch.stack([pair[place] for pair in found]) for place in (0, 1))

@@ -80,13 +80,13 @@ def rounding(problem: Problem, value: Tensor) -> Tensor:
     if problem.shares is not None:
         return unit * problem.shares.size
     found = []
-    for loss, own in zip(problem.losses, value.double(), strict=True):
+    for loss, own in zip(problem.losses, value.double().unbind(0), strict=True):
         if loss.is_linear:
             assert loss.direction is not None
             found.append((rows(loss.direction).double() * rows(problem.untouched).double()).abs().sum(dim=1))
         elif loss.target is not None or loss.approximation is not None:
             length = problem.scale(loss)
-            found.append(2 * length * own.clamp_min(0).sqrt() + unit * length.square())
+            found.append(length * (2 * own.clamp_min(0).sqrt() + unit * length))
         else:
             found.append(own.abs())
     return unit * torch.stack(found)
