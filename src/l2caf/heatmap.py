@@ -405,14 +405,14 @@ class Heatmap:
             with torch.autocast(weights.device.type, enabled=False):
                 return self._resized(weights)
         resized = weights.float()
-        for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
-            spread = _spread(resized.shape[axis], length).to(resized.device)
+        grid = resized.shape[-len(self.size) :]
+        for axis, spread in _spreads(tuple(grid), self.size, resized.device):
             if axis == -1:
                 resized = resized @ spread
             elif axis == -2:
-                resized = spread.mT @ resized
+                resized = spread @ resized
             else:
-                resized = (spread.mT @ resized.movedim(axis, -2)).movedim(-2, axis)
+                resized = (spread @ resized.movedim(axis, -2)).movedim(-2, axis)
         return resized.contiguous()
 
     def _scaled(self, maps: Tensor, *, signed: bool = True) -> Tensor:
@@ -453,6 +453,16 @@ def _check_ending(path: Path, *, is_clip: bool) -> None:
         known = ", ".join((*WRITTEN, *sorted(SUFFIXES)))
         films = ", .mp4 or .gif for a film" if is_clip else ""
         raise FileError(f"'{path}' names no picture format: end it in {known}{films}, or .npy for numbers.")
+
+
+@lru_cache(maxsize=64)
+def _spreads(grid: tuple[int, ...], size: tuple[int, ...], device: torch.device) -> list[tuple[int, Tensor]]:
+    """The axes of a grid, and what interpolates along each: from the left, but along the last axis from the right."""
+    found = [
+        (axis, _spread(cells, length).to(device))
+        for axis, cells, length in zip(range(-len(size), 0), grid, size, strict=True)
+    ]
+    return [(axis, one if axis == -1 else one.mT.contiguous()) for axis, one in found]
 
 
 @lru_cache(maxsize=64)

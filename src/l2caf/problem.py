@@ -21,6 +21,7 @@ from .heads.tangent import Tangent as Tangent
 from .numerics import ALIKE, FEELS_SCALE, rows
 from .objectives.objective import Loss, Spike
 from .recording.replay import OUTPUT
+from .unit_sphere import Floats
 
 
 class Shares(NamedTuple):
@@ -354,14 +355,15 @@ class Problem:
         untouched = self.untouched.double()
         return torch.stack([loss(untouched) for loss in self.losses])
 
-    def scale(self, loss: Loss) -> Tensor:
+    def scale(self, loss: Loss) -> Floats:
         """How large the numbers are that a sum of squares is made of: the endpoint's, as its metric sees it, (B,)."""
+        values = rows(self.untouched).cpu().double().numpy()
         metric = (loss.approximation or loss).metric
-        if metric is not None:
-            return metric.reach * rows(self.untouched).abs().amax(dim=1).double()
-        values = rows(self.untouched).double().cpu().numpy()
         with np.errstate(invalid="ignore", over="ignore"):
-            return torch.from_numpy(np.sqrt((values * values).sum(axis=1))).to(self.device)
+            if metric is None:
+                return np.sqrt((values * values).sum(axis=1))
+            found: Floats = metric.reach.cpu().numpy() * np.abs(values).max(axis=1)
+            return found
 
     def energy(self) -> Tensor:
         """How strong each position is: (B, n)."""

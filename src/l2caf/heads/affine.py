@@ -122,31 +122,23 @@ class PooledMap(AffineMap):
         return written_out.div_(self.columns.shape[2])
 
     def push(self, weights: Tensor) -> Tensor:
-        means = _times(self.columns, weights.to(self.columns.dtype)).div_(self.columns.shape[2])
-        if means.shape[:-1].numel() == 1:  # a vector takes half as long as a matrix of one row
-            return torch.mv(self.pooled.weight, means.flatten()).expand(*means.shape[:-1], -1)
-        pushed: Tensor = self.pooled.push(means)
+        pushed: Tensor = self.pooled.push(_times(self.columns, weights.to(self.columns.dtype)) / self.columns.shape[2])
         return pushed
 
     def pull(self, directions: Tensor) -> Tensor:
         directions = directions.to(self.columns.dtype)
-        if directions.shape[:-1].numel() == 1:
-            pulled = torch.mv(self.pooled.weight.mT, directions.flatten()).expand(*directions.shape[:-1], -1)
-        elif directions.ndim == 2:
-            pulled = self.pooled.pull(directions)
-        else:
-            pulled = _pulled_by_rows(self.pooled, directions)
-        return _times(self.columns.mT, pulled).div_(self.columns.shape[2])
+        pulled = self.pooled.pull(directions) if directions.ndim == 2 else _pulled_by_rows(self.pooled, directions)
+        return _times(self.columns.mT, pulled) / self.columns.shape[2]
 
     def pull_spikes(self, places: Tensor, at: float, elsewhere: float) -> Tensor:
         """J^T d for directions that are one number at (K, B) places and another elsewhere: a class against all others.
 
         The sum of W's rows, and a row for each of them, are all that is needed.
         """
-        weight = self.pooled.weight
-        common = torch.mv(weight.mT, weight.new_full(weight.shape[:1], elsewhere))
-        own = weight.index_select(0, places.flatten()).mul_(at - elsewhere).add_(common)
-        return _times(self.columns.mT, own.unflatten(0, places.shape)).div_(self.columns.shape[2])
+        weight, positions = self.pooled.weight, self.columns.shape[2]
+        own = weight.index_select(0, places.flatten()).mul_((at - elsewhere) / positions)
+        own.add_(weight.sum(dim=0), alpha=elsewhere / positions)
+        return _times(self.columns.mT, own.view(*places.shape, -1))
 
     def only(self, samples: Tensor) -> Tensor:
         return self.pooled.weight @ self.columns[samples] / self.columns.shape[2]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..rendering.region import OutputRegion
+from ..softmax_metric import MetricArrays
 
 
 class Metric(abc.ABC):
@@ -23,6 +24,7 @@ class Metric(abc.ABC):
     """
 
     reach: Tensor
+    arrays: MetricArrays | None = None  # the same for plain arrays, which takes so few numbers a fraction of the time
 
     @abc.abstractmethod
     def push(self, values: Tensor) -> Tensor:

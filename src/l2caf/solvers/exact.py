@@ -27,7 +27,7 @@ from ..objectives.objective import Loss, Metric
 from ..problem import Problem
 from ..solution import Outcome
 from .solver import Found, Solver
-from .sphere import FEW, TINY, LinearMap, by_eigenvalues, by_products
+from .sphere import FEW, TINY, LinearMap, as_array, by_eigenvalues, by_products
 
 SHORT = 1 - 1e-6  # below this a filter is shorter than 1 by more than rounding
 
@@ -120,7 +120,8 @@ class Exact(Solver):
 def _to_second_order(problem: Problem, weights: Tensor) -> str:
     """Say of which question a filter is the optimum, and where a part of it was left out."""
     said = "the optimum is that of the divergence to second order"
-    short = int(((weights.norm(dim=2) < SHORT) & problem.finite).any(dim=0).sum())
+    array = as_array(weights)
+    short = int(((np.sqrt((array * array).sum(axis=2)) < SHORT) & problem.finite.cpu().numpy()).any(axis=0).sum())
     if not short:
         return said
     return (
@@ -134,13 +135,13 @@ def _rounding(problem: Problem, value: Tensor) -> Tensor:
     step = max(1e-5, 2 * problem.precision)
     if problem.shares is not None:
         return step * problem.shares.size
-    length = step * torch.stack([problem.scale(loss) for loss in problem.losses])
+    length = step * torch.from_numpy(np.stack([problem.scale(loss) for loss in problem.losses])).to(value.device)
     return 2 * length * value.clamp_min(0).sqrt() + length.square()
 
 
 def _along_the_gradients(problem: Problem) -> Solved:
     """Linear losses: all maps at once. Plain arrays: of so few numbers, operations on tensors cost more."""
-    gradients = problem.gradients().detach().cpu().double().numpy()
+    gradients = as_array(problem.gradients())
     untouched, even = problem.at_untouched().cpu().double().numpy(), problem.positions**-0.5
     with np.errstate(invalid="ignore", over="ignore"):  # of samples that are not finite
         length, total = np.sqrt((gradients * gradients).sum(axis=2)), gradients.sum(axis=2)
@@ -171,7 +172,7 @@ def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tu
 
 def _squared(values: Tensor) -> Tensor:
     """Sums of squares, (B, m) to (B,), in double precision."""
-    array = values.detach().cpu().double().numpy()
+    array = as_array(values)
     with np.errstate(invalid="ignore", over="ignore"):
         return torch.from_numpy((array * array).sum(axis=1)).to(values.device)
 
@@ -185,6 +186,13 @@ class _WrittenOut(LinearMap, Protocol):
     def only(self, samples: Tensor) -> Tensor: ...
 
 
+def _heard(metric: Metric, values: Tensor) -> Tensor:
+    """S v, in the precision of the values."""
+    if metric.arrays is None:
+        return metric.push(values).to(values)
+    return torch.from_numpy(metric.arrays.push(as_array(values))).to(values)
+
+
 class _Seen(NamedTuple):
     """J as a metric sees it: S J, whose products are in the precision of J."""
 
@@ -196,10 +204,13 @@ class _Seen(NamedTuple):
         return self.metric.push(self.mapping.jacobian.mT).mT
 
     def push(self, weights: Tensor) -> Tensor:
-        return self.metric.push(self.mapping.push(weights)).to(weights)
+        return _heard(self.metric, self.mapping.push(weights))
 
     def pull(self, directions: Tensor) -> Tensor:
-        return self.mapping.pull(self.metric.pull(directions).to(directions))
+        arrays = self.metric.arrays
+        if arrays is None:
+            return self.mapping.pull(self.metric.pull(directions).to(directions))
+        return self.mapping.pull(torch.from_numpy(arrays.pull(as_array(directions))).to(directions))
 
     def only(self, samples: Tensor) -> Tensor:
         return self.metric.only(samples).push(self.mapping.only(samples).mT).mT
@@ -221,7 +232,7 @@ def _least_squares(problem: Problem) -> Solved | None:
         if not problem.all_finite:
             target = target.masked_fill(~finite.unsqueeze(1), 0.0)
         if loss.metric is not None:
-            target = loss.metric.push(target).to(target)
+            target = _heard(loss.metric, target)
         if problem.keeps_output(loss):  # J 1 is the target itself
             missed = (1 - even) * target
         else:

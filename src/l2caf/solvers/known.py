@@ -32,7 +32,7 @@ def at_once(problem: Problem, *, several: bool) -> Solution | None:
     least, most = weights.min(axis=2), weights.max(axis=2)
     gained = solved.even.cpu().numpy() - loss
     # That a filter gains something tells, too, that what is filtered moves the output.
-    clear = (most - least > FLAT * np.maximum(most, -least)) & (gained > rounding(problem, solved.even).cpu().numpy())
+    clear = (most - least > FLAT * np.maximum(most, -least)) & (gained > rounding(problem, solved.even))
     if not clear.all():
         return None
     rows = problem.batch if several else problem.maps
