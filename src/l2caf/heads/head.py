@@ -87,6 +87,10 @@ class Head(abc.ABC):
         features = rows(self.features).isfinite().all(dim=1).reshape(self.batch, -1).all(dim=1)
         return features & rows(self.output).isfinite().all(dim=1)
 
+    @cached_property
+    def all_finite(self) -> bool:
+        return bool(self.finite.all())
+
     def energy(self) -> Tensor:
         """How strong each position is, (B, n): a start for a search where the loss has no slope."""
         return self.columns.float().square().sum(dim=1).nan_to_num(0.0, 0.0, 0.0)
@@ -180,6 +184,10 @@ class Head(abc.ABC):
     @abc.abstractmethod
     def gradients(self, directions: Tensor) -> Tensor:
         """The gradient in f of directions . FT(f) for an affine head: (K, B, m) gives (K, B, n)."""
+
+    def gradients_along(self, places: Tensor, at: float, elsewhere: float) -> Tensor | None:
+        """The same for directions that are one number at (K, B) places and another elsewhere; None: write them out."""
+        return None
 
     @abc.abstractmethod
     def rerun(self, features: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..numerics import FLAT, rows
 from ..problem import Problem
 from ..solution import Outcome
+from ..unit_sphere import Floats
 
 if TYPE_CHECKING:
     from .solver import Found
@@ -29,14 +30,17 @@ def judged(found: Found, problem: Problem) -> Found:
     # Near-uniform filters of either sign show nothing, and neither does one that gains no more than rounding.
     even = most - least <= FLAT * np.maximum(most, -least)
     if found.even is not None:
-        even |= (found.even - found.loss <= rounding(problem, found.even)).cpu().numpy()
+        even |= (found.even - found.loss).cpu().numpy() <= rounding(problem, found.even)
     if not problem.informative:
         even[:] = True
     moved = (problem.moved if found.moved is None else found.moved).cpu().numpy()
-    descended = np.array([[own is not Outcome.EXACT for own in row] for row in found.outcome])
-    if bool((descended & sound & ~even & moved).any()):
-        even |= _interchangeable(found, problem) & descended
-    if problem.verified and bool((sound & ~even & moved).all()):
+    telling = sound & ~even & moved
+    if any(own is not Outcome.EXACT for row in found.outcome for own in row):
+        descended = np.array([[own is not Outcome.EXACT for own in row] for row in found.outcome])
+        if (descended & telling).any():
+            even |= _interchangeable(found, problem) & descended
+            telling &= ~even
+    if problem.verified and telling.all():
         return found
     if not moved.all():
         found, unmoved = _unmoved(found, problem, torch.from_numpy(sound & ~moved).to(found.loss.device))
@@ -70,22 +74,29 @@ def judged(found: Found, problem: Problem) -> Found:
     )
 
 
-def rounding(problem: Problem, value: Tensor) -> Tensor:
+def rounding(problem: Problem, value: Tensor) -> Floats:
     """How far the precision of the endpoint's numbers alone may move losses of this value: (K, B)."""
     # In half precision every number rounds by itself, so that a sum over many hardly shows it.
     unit = min(problem.precision, 1e-5)
     if problem.shares is not None:
-        return unit * problem.shares.abs().sum(dim=2)
+        return unit * problem.shares.size.cpu().numpy()
     found = []
-    for loss, own in zip(problem.losses, value.double(), strict=True):
-        if loss.direction is not None:
-            found.append((rows(loss.direction).double() * rows(problem.untouched).double()).abs().sum(dim=1))
-        elif loss.target is not None or loss.approximation is not None:
-            length = problem.scale(loss)
-            found.append(2 * length * own.clamp_min(0).sqrt() + unit * length.square())
-        else:
-            found.append(own.abs())
-    return unit * torch.stack(found)
+    with np.errstate(invalid="ignore", over="ignore"):  # of samples that are not finite
+        for loss, own in zip(problem.losses, value.detach().cpu().double().numpy(), strict=True):
+            if loss.is_linear:
+                assert loss.direction is not None
+                shares = rows(loss.direction).double() * rows(problem.untouched).double()
+                found.append(shares.abs().sum(dim=1).cpu().numpy())
+            elif loss.target is not None or loss.approximation is not None:
+                length = problem.scale(loss)
+                found.append(length * (2 * np.sqrt(np.maximum(own, 0.0)) + unit * length))
+            else:
+                found.append(np.abs(own))
+    return unit * np.stack(found)
+
+
+def _allowed(problem: Problem, value: Tensor) -> Tensor:
+    return torch.from_numpy(rounding(problem, value)).to(value.device)
 
 
 def _interchangeable(found: Found, problem: Problem) -> np.ndarray:
@@ -100,7 +111,7 @@ def _interchangeable(found: Found, problem: Problem) -> np.ndarray:
         permuted = problem.value(found.weights[..., order].float()).double().to(found.loss.device)
         even = problem.value(_uniform(found, problem)).double().to(found.loss.device)
     gained = (even - found.loss).abs()
-    same = (permuted - found.loss).abs() <= INTERCHANGEABLE * gained + rounding(problem, even)
+    same = (permuted - found.loss).abs() <= INTERCHANGEABLE * gained + _allowed(problem, even)
     return (same & alike).cpu().numpy()
 
 
@@ -113,7 +124,7 @@ def _unmoved(found: Found, problem: Problem, candidates: Tensor) -> tuple[Found,
     uniform = _uniform(found, problem)
     with torch.no_grad():
         even = problem.value(uniform).double().to(found.loss.device)
-        allowed = rounding(problem, even)
+        allowed = _allowed(problem, even)
         still = candidates & ((even - found.loss).abs() <= allowed)
         generator = torch.Generator().manual_seed(1)
         strongest = problem.energy().argmax(dim=1)
