@@ -27,6 +27,7 @@ QUESTIONS = (
     "retrieval",
     "video",
     "features",
+    "page",
     "speed",
 )
 HERE = Path(__file__).parent

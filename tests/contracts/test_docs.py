@@ -30,7 +30,7 @@ from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
 from l2caf.tasks.moving_shapes import KINDS, write_clips
 from l2caf.tasks.samples import sample
-from made_datasets import picture, text, wsol
+from made_datasets import birds, picture, text, wsol
 from pages_for_tests import FILE, LANGUAGES, PAGES, READ, ROOT, Block, Page, blocks, check_words, prose, read
 
 NETS = """
@@ -47,6 +47,7 @@ def build():
 CHEAPER = {
     "animate": "--steps 3 --frames 3",
     "evaluate": "--limit 4",
+    "reproduce": "--budget 1 --limit 4 --rounds 1",
     "sanity": "--seeds 1 --stages 2 -m l2caf",
     "time": "--rounds 1",
     "train": "--iterations 1 --views 1",
@@ -71,21 +72,6 @@ def small_model(name: str) -> Model:
     }
     network = nn.Sequential(OrderedDict(layers)).eval()
     return Model(name, network, Preprocessing((32, 32), (36, 36)), imagenet_class_names(), weights="random")
-
-
-def birds(root: Path) -> None:
-    """Two kinds of birds in each half of CUB's classes, four pictures of each kind."""
-    kinds = [kind for kind in (1, 2, 101, 102) for _ in range(4)]
-    # A made picture depends on the length of its name.
-    names = [f"{kind:03d}.Bird_{kind}/{'x' * number}.jpg" for number, kind in enumerate(kinds, start=1)]
-    numbered = list(enumerate(names, start=1))
-    for name in names:
-        picture(root / "images" / name, (64, 64))
-    text(root / "images.txt", *(f"{number} {name}" for number, name in numbered))
-    text(root / "image_class_labels.txt", *(f"{number} {int(name[:3])}" for number, name in numbered))
-    text(root / "classes.txt", *dict.fromkeys(f"{int(name[:3])} {name.partition('/')[0]}" for name in names))
-    text(root / "bounding_boxes.txt", *(f"{number} 8 8 40 40" for number, _ in numbered))
-    text(root / "train_test_split.txt", *(f"{number} {number % 2}" for number, _ in numbered))
 
 
 @pytest.fixture
@@ -119,7 +105,8 @@ def make_commands_cheap(patch: pytest.MonkeyPatch, words: list[str]) -> list[str
     """Whatever network a command names, it gets a small one, and nothing is fetched: what a page shows is how it is
     asked for. Its Python runs on what it says, and so does training with what it leaves."""
     ours = ("embedding.safetensors", "clips.safetensors", "localiser.safetensors")
-    if words[0] != "train" and not any(word.endswith(ours) for word in words):
+    trains = words[0] == "train" or {"table2", "table3"} & {*words}
+    if not trains and not any(word.endswith(ours) for word in words):
         for source in ("embedded:Embedded", "from_timm:Timm", "from_torchvision:Torchvision"):
             module, _, name = source.partition(":")
             home = importlib.import_module(f"l2caf.networks.{module}")

@@ -25,7 +25,7 @@ FLOOR = (
     "softmax_metric",
     "signals",
 )
-ROOMS = ("features", "rendering", "datasets", "runs", "reports", "tasks")
+ROOMS = ("features", "exported", "rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
     "solution",
     "heads.pooled",

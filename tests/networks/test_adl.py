@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from l2caf.errors import InputError
 from l2caf.networks.adl import ADL, attention_dropout, drop_mask, put_adl, self_attention
+from l2caf.networks.embedding import MeanOverMap
 from l2caf.networks.imports import import_timm
 
 
@@ -66,6 +69,49 @@ def test_gradients_flow_through_what_is_kept_alone() -> None:
     (gradient,) = torch.autograd.grad(attention_dropout(features, rate=1.0, threshold=0.8).sum(), features)
     assert torch.equal(gradient, mask)
     assert torch.autograd.gradcheck(lambda x: attention_dropout(x, rate=0.0, threshold=0.8), (features,))
+
+
+class Written(TorchDispatchMode):
+    """Counts how many numbers operations write, whatever lies where; views write none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, operation: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        made = operation(*given, **(named or {}))
+        if isinstance(made, Tensor) and not (operation.is_view or made.numel() == 0):
+            self.numbers += made.numel()
+        return made
+
+
+@pytest.mark.parametrize(("rate", "most"), [(1.0, 2), (0.0, 4)])
+def test_a_step_writes_few_maps(rate: float, most: int) -> None:
+    """What ADL costs where little else is computed is maps that are written: two to drop cells, four to weigh them."""
+    features = torch.rand(8, 64, 7, 7).contiguous(memory_format=torch.channels_last).requires_grad_()
+    gradient = torch.rand(8, 64, 7, 7).contiguous(memory_format=torch.channels_last)
+    with Written() as written:
+        attention_dropout(features, rate=rate, threshold=0.8).backward(gradient)
+    assert most - 0.5 < written.numbers / features.numel() < most + 0.3
+
+
+def test_its_gradient_lies_in_memory_as_its_features_do() -> None:
+    """Else all that comes before works on maps that are turned round, at several times the cost."""
+    for rate in (0.0, 1.0):
+        features = torch.rand(2, 8, 5, 5).contiguous(memory_format=torch.channels_last).requires_grad_()
+        made = MeanOverMap()(attention_dropout(features, rate=rate, threshold=0.8))
+        (gradient,) = torch.autograd.grad(made.square().sum(), features)
+        assert gradient.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_mean_is_the_same_however_its_map_lies_in_memory(layout: torch.memory_format) -> None:
+    features = torch.rand(3, 16, 7, 7).contiguous(memory_format=layout).requires_grad_()
+    ours, theirs = MeanOverMap()(features), features.mean(dim=(2, 3))
+    assert torch.equal(ours, theirs)
+    weight = torch.rand_like(ours)
+    found, wanted = (torch.autograd.grad((one * weight).sum(), features)[0] for one in (ours, theirs))
+    assert torch.equal(found, wanted)
 
 
 def test_in_evaluation_the_network_is_bit_equal_to_the_one_without() -> None:

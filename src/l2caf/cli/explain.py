@@ -97,6 +97,10 @@ def command(
     ] = False,
     out: options.OutFile = options.DEFAULT_OUT,
     batch: Annotated[int, typer.Option(min=1, help="Batch size.", rich_help_panel=options.WRITE)] = 16,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = 0.0,
     as_json: options.Json = False,
 ) -> int:
     """Show where a network looked, in one photograph or in thousands.
@@ -120,9 +124,11 @@ def command(
     l2caf explain photo.jpg --network unet.py:build \\
         --region 40,60,90,120 --channel 1
     l2caf explain tone.wav --network nets.py:build
+    l2caf explain photo.jpg --network model.onnx
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..rendering.style import Style
+    from ..tasks.engine import EngineChoice
     from ..tasks.explain import ExplainRequest, explain_photographs
     from ..tasks.network_choice import NetworkChoice, part_named
     from ..tasks.question import Question
@@ -148,8 +154,13 @@ def command(
         npy=npy,
         batch=batch,
     )
+    executor = EngineChoice(engine, workers, address, gpus_per_worker).executor()
     with terminal.bar(f"loading {network}") as progress:
-        explained = partial(explain_signals, rate=rate) if are_signals(request.images) else explain_photographs
+        explained = (
+            partial(explain_signals, rate=rate)
+            if are_signals(request.images)
+            else partial(explain_photographs, executor=executor)
+        )
         result = explained(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
     terminal.say_assumed(result.assumed)
     if result.written:
@@ -160,7 +171,8 @@ def command(
         one = len(cut) == 1
         which = f"{least.file} was shown" if one else f"{len(cut)} photographs was shown, least of {least.file}"
         whole = "all of it" if one else "all of each"
-        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view whole shows {whole}.")
+        wider = "squash" if request.network.is_exported else "whole"
+        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view {wider} shows {whole}.")
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:

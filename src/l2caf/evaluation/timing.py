@@ -24,7 +24,7 @@ from ..networks.model import Model
 from ..objectives.prediction import Prediction
 from ..progress import Progress, part, silent
 from ..solvers.gradient_descent import GradientDescent
-from .published import published
+from .published import paper_times
 
 NETWORKS = (
     "tf_efficientnet_lite0",
@@ -48,7 +48,6 @@ UNEVEN = 1.5  # times the first quartile is where the third says that the rounds
 QUICK = 2.0  # seconds: a descent that takes longer is not run in every round
 SHORT, LONG = 1, 4  # steps of the vanilla form that are really taken: their difference is the cost of a step
 _PAPER_NAMES = {"densenet161": "DenseNet-161", "vgg16": "VGG", "googlenet": "GoogLeNet"}
-_PAPER_ROWS = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "grad_cam"}
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,7 @@ def paper_seconds(network: str) -> dict[str, float]:
     >>> paper_seconds("torchvision:googlenet")["gradcam"]
     0.04375116825
     """
-    title = _PAPER_NAMES.get(network.rpartition(":")[2])
-    figures = published()["figure_time_seconds_per_frame"]
-    return {ours: figures[theirs][title] for ours, theirs in _PAPER_ROWS.items() if title in figures[theirs]}
+    return paper_times().get(_PAPER_NAMES.get(network.rpartition(":")[2], ""), {})
 
 
 def _candidates(

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from ..numerics import AGREE, agree, rows
 from ..recording.borrow import Call
 from ..recording.layers import Layer
@@ -52,6 +53,17 @@ class PlannedHead(Head):
     def mapping(self) -> PooledMap:
         """The output as an affine map of the filter."""
         return PooledMap(self.pooled, self.columns)
+
+    def of_batch(self, features: Tensor, output: Tensor) -> PlannedHead:
+        """The same head for another batch, whose map and output are known; whoever has them has checked them."""
+
+        def record() -> RecordedHead:
+            raise InputError(
+                "Only the map and the output of this batch are known, and this question needs the network: explain it"
+                " with l2caf.explain."
+            )
+
+        return PlannedHead(self.layer, features, output, size=self.size, pooled=self.pooled, record=record)
 
     def is_confirmed(self, means: Tensor | None = None) -> bool:
         """Whether the head as it is known gives the output that the network gave.

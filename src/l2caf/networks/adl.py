@@ -58,9 +58,12 @@ class _Weighed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         features, weight = ctx.saved_tensors
-        inner = torch.linalg.vecdot(gradient, features, dim=ctx.channels).unsqueeze(ctx.channels)
+        # On a processor sample by sample: the products of one stay in its cache, those of a batch are a new map.
+        size = 1 if features.device.type == "cpu" else len(features)
+        pieces = zip(gradient.split(size), features.split(size), strict=True)
+        inner = torch.cat([torch.linalg.vecdot(g, x, dim=ctx.channels) for g, x in pieces]).unsqueeze(ctx.channels)
         slope = inner * weight * (1 - weight) / features.shape[ctx.channels]
-        return torch.addcmul(slope, gradient, weight), None
+        return (gradient * weight).add_(slope), None
 
 
 class ADL(nn.Module):

@@ -36,6 +36,7 @@ from .photographs import Photographs
 from .question import Question
 
 if TYPE_CHECKING:
+    from ..exported.network import ExportedNetwork
     from ..networks.model import Model
 
 PAGE = "index.html"
@@ -163,9 +164,11 @@ def explain_photographs(
         )
     ready_folder(request.folder)
     with alone_in(request.out) if len(files) > 1 else nullcontext():
+        if model is None and request.network.is_exported:
+            # It shares with a Model all that is needed here.
+            model = request.network.load_exported(progress)  # type: ignore[assignment]
         model = model or request.network.load(progress)
-        request = replace(request, question=request.asked.settled(model))
-        request.asked.as_method(model)  # a class that the network does not have is told before a photograph is read
+        request = replace(request, question=_settled(request.asked, model))
         named = _named(files, request)
         run = _known_by(request, model) if len(files) > 1 else ""
         if run:  # alone here: what was being written when a run was killed is nobody's
@@ -186,6 +189,18 @@ def explain_photographs(
         if run:
             Ledger.of(request.out, run).close()
     return result
+
+
+def _settled(asked: Question, model: Model | ExportedNetwork) -> Question:
+    """The question with its method named; what the network cannot be asked is told before a photograph is read."""
+    from ..exported.network import ExportedNetwork
+    from .asked_of_file import settled
+
+    if isinstance(model, ExportedNetwork):
+        return settled(asked, model)
+    asked = asked.settled(model)
+    asked.as_method(model)
+    return asked
 
 
 def _named(files: Sequence[Path], request: ExplainRequest) -> dict[str, Path]:
