@@ -27,6 +27,7 @@ QUESTIONS = (
     "retrieval",
     "video",
     "features",
+    "exported",
     "speed",
 )
 HERE = Path(__file__).parent
