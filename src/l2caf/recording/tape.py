@@ -178,7 +178,7 @@ class Tape:
         with (
             borrowed(self.network) as loan,
             forwards_replaced(forwards, hooks=hooks),
-            _differentiable_recurrence(loan.modules),
+            differentiable_recurrence(loan.modules),
         ):
             try:
                 return self.arguments.call(self.network)
@@ -276,7 +276,7 @@ class Tape:
 
 
 @contextmanager
-def _differentiable_recurrence(modules: list[nn.Module]) -> Iterator[None]:
+def differentiable_recurrence(modules: list[nn.Module]) -> Iterator[None]:
     """cuDNN refuses the gradient of a recurrent layer in evaluation mode; torch's own kernels give it."""
     if torch.is_grad_enabled() and any(isinstance(module, nn.RNNBase) for module in modules):
         with torch.backends.cudnn.flags(enabled=False):
