@@ -1,7 +1,7 @@
 """A head that is known, and a question whose answer is clear: what `Exact` finds and is judged to be, at once.
 
 Most second calls are of this kind: every number is finite, each filter is plainly not the uniform one, and gains more
-than rounding. Whatever is not as clear is for the solver, which looks at it from every side.
+than rounding_array. Whatever is not as clear is for the solver, which looks at it from every side.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..numerics import FLAT
 from ..problem import Problem
 from ..solution import Outcome, Solution
 from .exact import Exact
-from .outcomes import rounding
+from .outcomes import rounding_array
 
 
 def at_once(problem: Problem, *, several: bool) -> Solution | None:
@@ -32,7 +32,7 @@ def at_once(problem: Problem, *, several: bool) -> Solution | None:
     least, most = weights.min(axis=2), weights.max(axis=2)
     gained = solved.even.cpu().numpy() - loss
     # That a filter gains something tells, too, that what is filtered moves the output.
-    clear = (most - least > FLAT * np.maximum(most, -least)) & (gained > rounding(problem, solved.even))
+    clear = (most - least > FLAT * np.maximum(most, -least)) & (gained > rounding_array(problem, solved.even))
     if not clear.all():
         return None
     rows = problem.batch if several else problem.maps
