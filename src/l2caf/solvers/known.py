@@ -1,7 +1,7 @@
 """A head that is known, and a question whose answer is clear: what `Exact` finds and is judged to be, at once.
 
 Most second calls are of this kind: every number is finite, each filter is plainly not the uniform one, and gains more
-than rounding_array. Whatever is not as clear is for the solver, which looks at it from every side.
+than rounding. Whatever is not as clear is for the solver, which looks at it from every side.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def at_once(problem: Problem, *, several: bool) -> Solution | None:
     """The solution, or None where it takes a solver to find it or to say what it is worth."""
     if not (problem.is_known and problem.all_finite and problem.verified and problem.filter.on_unit_sphere):
         return None
-    if problem.best_met is not None or (problem.maps > 1 and not several):
+    if not problem.informative or problem.best_met is not None or (problem.maps > 1 and not several):
         return None
     posed = problem.approximated
     if not (posed.is_linear or all(loss.target is not None for loss in posed.losses)):
