@@ -349,13 +349,10 @@ class Problem:
             assert self.directions is not None
             shares = self.directions * untouched
             return Shares(shares.sum(dim=2), shares.abs().sum(dim=2))
-        # Arrays, since so few numbers are not worth an operation on tensors.
-        values = untouched.cpu().numpy()
-        there, sizes = values[np.arange(len(values)), spike.places.cpu().numpy()], np.abs(values)
-        with np.errstate(invalid="ignore"):  # infinity less infinity
-            total = spike.elsewhere * values.sum(axis=1) + (spike.at - spike.elsewhere) * there
-            size = abs(spike.elsewhere) * sizes.sum(axis=1) + (abs(spike.at) - abs(spike.elsewhere)) * np.abs(there)
-        return Shares(torch.from_numpy(total).to(self.device), torch.from_numpy(size).to(self.device))
+        there, sizes = untouched.gather(1, spike.places.T).T, untouched.abs()
+        total = spike.elsewhere * untouched.sum(dim=1) + (spike.at - spike.elsewhere) * there
+        size = abs(spike.elsewhere) * sizes.sum(dim=1) + (abs(spike.at) - abs(spike.elsewhere)) * there.abs()
+        return Shares(total, size)
 
     def keeps_output(self, loss: Loss) -> bool:
         """Whether a loss is zero where nothing is filtered: its target is the untouched value itself."""

@@ -147,7 +147,7 @@ def _kept(problem: _Pooled, target: Array, metric: MetricArrays | None) -> Float
     for sample in np.flatnonzero(missing):
         jacobian = problem.written_out(np.array([sample]))
         if metric is not None:
-            jacobian = np.swapaxes(metric.of(sample).push(np.swapaxes(jacobian, 1, 2)), 1, 2)
+            jacobian = np.swapaxes(metric.of(int(sample)).push(np.swapaxes(jacobian, 1, 2)), 1, 2)
         weights[sample] = by_eigenvalues(jacobian, precision=precision, fill=metric is None)[0]
     return weights
 

@@ -82,14 +82,19 @@ class Head(abc.ABC):
     @cached_property
     def finite(self) -> Tensor:
         """Which samples have neither NaN nor infinity at the layer and in the output: (B,)."""
-        if math.isfinite(float(self.features.sum() + self.output.sum())):  # as good as always, and soon told
+        if self._sums_are_finite:
             return torch.ones(self.batch, dtype=torch.bool, device=self.output.device)
         features = rows(self.features).isfinite().all(dim=1).reshape(self.batch, -1).all(dim=1)
         return features & rows(self.output).isfinite().all(dim=1)
 
     @cached_property
     def all_finite(self) -> bool:
-        return bool(self.finite.all())
+        """Whether it is all samples, as good as always, which is soon told."""
+        return self.samples is None and self._sums_are_finite
+
+    @property
+    def _sums_are_finite(self) -> bool:
+        return math.isfinite(float(self.features.sum() + self.output.sum()))
 
     def energy(self) -> Tensor:
         """How strong each position is, (B, n): a start for a search where the loss has no slope."""

@@ -76,7 +76,6 @@ class PlannedHead(Head):
             wrong, largest = float(torch.dist(own, means, math.inf)), float(torch.linalg.vector_norm(own, math.inf))
             # A sum that is finite has no NaN or infinity in it.
             if wrong <= ROUNDING * largest and math.isfinite(float(self.output.sum())):
-                self.finite = torch.ones(self.batch, dtype=torch.bool, device=self.output.device)
                 self.all_finite = True
                 return True
         predicted, given = self.pooled.of_mean(own), rows(self.output)
@@ -84,7 +83,6 @@ class PlannedHead(Head):
         wrong, largest = float((predicted - given).abs().amax()), float(given.abs().amax())
         if math.isfinite(wrong) and math.isfinite(largest):
             # No product of a NaN or an infinity is finite, not even that with zero, so there is none in the means.
-            self.finite = torch.ones(self.batch, dtype=torch.bool, device=self.output.device)
             self.all_finite = True
             return wrong <= AGREE * max(largest, 1e-30)
         # Samples with NaN are left aside later, but if there are no others, nothing is confirmed.

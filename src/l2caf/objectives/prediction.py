@@ -126,7 +126,8 @@ def _logits(scores: Tensor, are_probabilities: Tensor) -> Tensor:
 def _softmax_metric(logits: Tensor, temperature: float) -> Metric:
     # Arrays, since of a thousand numbers a dozen operations on tensors cost more than the numbers.
     made = softmax_metric(logits.cpu().numpy(), temperature)
-    return SoftmaxMetric(*(torch.from_numpy(one).to(logits.device) for one in made), made)
+    sizes, mean, reach = (torch.from_numpy(one).to(logits.device) for one in made)
+    return SoftmaxMetric(sizes, mean, reach, made)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from torch import nn
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
+ROUNDS = 8  # times the number of modules: what is longer may go round and round, and is looked for anew each time
+
 _own, _unusual = attrgetter("__dict__"), itemgetter("training", *HOOKS)
 
 
@@ -39,36 +41,46 @@ class Census:
     """Which modules there were, of which class, and what hung where."""
 
     def __init__(self, modules: list[nn.Module]) -> None:
-        self._most = len(modules)
+        self._most = ROUNDS * len(modules)
+        self._places_are_empty = any(None in module._modules.values() for module in modules)
         self._gone: list[ref[Any]] = []
         self._told: list[ref[Any]] = []
         self._seen: list[Any] | None = None
         found = self._walk(modules[0])
-        # Where a module hangs in two places, or a place is empty, it is looked for anew each time.
-        if found is not None and [*map(id, found[0])] == [*map(id, modules)]:
+        if found is not None:
+            self._most = len(found[0])
+            self._repeats = self._most > len(modules)
             self._seen = _seen(*found)
             self._told = [ref(one, self._gone.append) for one in (*modules, *dict.fromkeys(map(type, modules)))]
 
     def modules_now(self, network: nn.Module) -> list[nn.Module] | None:
-        """The modules, or None where they are not the same in the same places."""
-        found = self._walk(network) if self._seen is not None else None
-        return found[0] if found is not None and _seen(*found) == self._seen and not self._gone else None
+        """The modules, each once, or None where they are not the same in the same places."""
+        found = None if self._seen is None else self._walk(network)
+        if found is None or _seen(*found) != self._seen or self._gone:
+            return None
+        return [*dict.fromkeys(found[0])] if self._repeats else found[0]
 
     def _walk(self, network: nn.Module) -> tuple[list[nn.Module], list[nn.Module], list[Any]] | None:
-        """The modules level by level, those of them that have others, and what these have."""
-        modules, parents, parts = [network], [], []
+        """The modules level by level, as often as they hang somewhere, those of them that have others, and what these
+        have; None where the way has no end."""
+        modules: list[Any] = [network]
+        parents, parts = [], []
         try:
             for module in modules:
                 own = module._modules
                 if own:
                     parents.append(module)
                     parts.append(own)
-                    modules.extend(own.values())  # type: ignore[arg-type]  # where one is None, there is no way on
-                    if len(modules) > self._most:  # it may go round and round
+                    modules.extend(_there(own) if self._places_are_empty else own.values())
+                    if len(modules) > self._most:
                         return None
-        except AttributeError:
+        except AttributeError:  # a place is empty that was not
             return None
         return modules, parents, parts
+
+
+def _there(parts: Any) -> list[nn.Module]:
+    return [one for one in parts.values() if one is not None]
 
 
 def _seen(modules: list[nn.Module], parents: list[nn.Module], parts: list[Any]) -> list[Any]:

@@ -153,7 +153,8 @@ def _along_the_gradients(problem: Problem) -> Solved:
             weights = np.where(pulls[..., None], -gradients / np.maximum(length, TINY)[..., None], even)
             gained = np.where(pulls, -length, even * total)
         found = weights, untouched - total + gained, untouched + (even - 1) * total
-    return Solved(*(torch.from_numpy(one).to(problem.device) for one in found))
+    weights, loss, uniform = (torch.from_numpy(one).to(problem.device) for one in found)
+    return Solved(weights, loss, uniform)
 
 
 def _apart(problem: Problem, loss: Loss, jacobian: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

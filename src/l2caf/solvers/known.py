@@ -13,14 +13,14 @@ from ..numerics import FLAT
 from ..problem import Problem
 from ..solution import Outcome, Solution
 from .exact import Exact
-from .outcomes import rounding
+from .outcomes import rounding_array
 
 
 def at_once(problem: Problem, *, several: bool) -> Solution | None:
     """The solution, or None where it takes a solver to find it or to say what it is worth."""
     if not (problem.is_known and problem.all_finite and problem.verified and problem.filter.on_unit_sphere):
         return None
-    if problem.best_met is not None or (problem.maps > 1 and not several):
+    if not problem.informative or problem.best_met is not None or (problem.maps > 1 and not several):
         return None
     posed = problem.approximated
     if not (posed.is_linear or all(loss.target is not None for loss in posed.losses)):
@@ -32,7 +32,7 @@ def at_once(problem: Problem, *, several: bool) -> Solution | None:
     least, most = weights.min(axis=2), weights.max(axis=2)
     gained = solved.even.cpu().numpy() - loss
     # That a filter gains something tells, too, that what is filtered moves the output.
-    clear = (most - least > FLAT * np.maximum(most, -least)) & (gained > rounding(problem, solved.even))
+    clear = (most - least > FLAT * np.maximum(most, -least)) & (gained > rounding_array(problem, solved.even))
     if not clear.all():
         return None
     rows = problem.batch if several else problem.maps

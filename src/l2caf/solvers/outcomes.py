@@ -30,7 +30,7 @@ def judged(found: Found, problem: Problem) -> Found:
     # Near-uniform filters of either sign show nothing, and neither does one that gains no more than rounding.
     even = most - least <= FLAT * np.maximum(most, -least)
     if found.even is not None:
-        even |= (found.even - found.loss).cpu().numpy() <= rounding(problem, found.even)
+        even |= (found.even - found.loss).cpu().numpy() <= rounding_array(problem, found.even)
     if not problem.informative:
         even[:] = True
     moved = (problem.moved if found.moved is None else found.moved).cpu().numpy()
@@ -74,8 +74,13 @@ def judged(found: Found, problem: Problem) -> Found:
     )
 
 
-def rounding(problem: Problem, value: Tensor) -> Floats:
+def rounding(problem: Problem, value: Tensor) -> Tensor:
     """How far the precision of the endpoint's numbers alone may move losses of this value: (K, B)."""
+    return torch.from_numpy(rounding_array(problem, value)).to(value.device)
+
+
+def rounding_array(problem: Problem, value: Tensor) -> Floats:
+    """The same as an array."""
     # In half precision every number rounds by itself, so that a sum over many hardly shows it.
     unit = min(problem.precision, 1e-5)
     if problem.shares is not None:
@@ -95,10 +100,6 @@ def rounding(problem: Problem, value: Tensor) -> Floats:
     return unit * np.stack(found)
 
 
-def _allowed(problem: Problem, value: Tensor) -> Tensor:
-    return torch.from_numpy(rounding(problem, value)).to(value.device)
-
-
 def _interchangeable(found: Found, problem: Problem) -> np.ndarray:
     """Which maps could as well have their positions in any other order: the features do not differ, and nor does
     the loss when the filter is permuted. A maximum over equal positions has many best filters, and none shows anything.
@@ -111,7 +112,7 @@ def _interchangeable(found: Found, problem: Problem) -> np.ndarray:
         permuted = problem.value(found.weights[..., order].float()).double().to(found.loss.device)
         even = problem.value(_uniform(found, problem)).double().to(found.loss.device)
     gained = (even - found.loss).abs()
-    same = (permuted - found.loss).abs() <= INTERCHANGEABLE * gained + _allowed(problem, even)
+    same = (permuted - found.loss).abs() <= INTERCHANGEABLE * gained + rounding(problem, even)
     return (same & alike).cpu().numpy()
 
 
@@ -124,7 +125,7 @@ def _unmoved(found: Found, problem: Problem, candidates: Tensor) -> tuple[Found,
     uniform = _uniform(found, problem)
     with torch.no_grad():
         even = problem.value(uniform).double().to(found.loss.device)
-        allowed = _allowed(problem, even)
+        allowed = rounding(problem, even)
         still = candidates & ((even - found.loss).abs() <= allowed)
         generator = torch.Generator().manual_seed(1)
         strongest = problem.energy().argmax(dim=1)
