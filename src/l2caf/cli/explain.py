@@ -127,6 +127,7 @@ def command(
     from ..tasks.network_choice import NetworkChoice, part_named
     from ..tasks.question import Question
     from ..tasks.signals import are_signals, explain_signals
+    from .app import said
 
     request = ExplainRequest(
         expanded(images),
@@ -150,7 +151,7 @@ def command(
     )
     with terminal.bar(f"loading {network}") as progress:
         explained = partial(explain_signals, rate=rate) if are_signals(request.images) else explain_photographs
-        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(said(one.error, ["explain"])))
     terminal.say_assumed(result.assumed)
     if result.written:
         terminal.made(result.page or result.written[0].pictures[0])
@@ -166,7 +167,9 @@ def command(
     elif result.written:
         _report(result, request.folder)
     else:
-        terminal.fail(result.nothing(where="the lines above say why"), as_json=False)
+        alone = result.failed[0].error if len(result.failed) == 1 else None
+        why = said(alone, ["explain"]) if alone is not None else result.nothing(where="the lines above say why")
+        terminal.fail(why, as_json=False)
     if not result.written:
         return 2
     return 1 if result.failed else 0

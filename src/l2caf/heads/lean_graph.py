@@ -242,9 +242,7 @@ def _zeros(like: Tensor, size: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(np.zeros(shape, np.float32 if like.dtype == torch.float32 else np.float64))
 
 
-def _joined_to_others(
-    function: Callable[..., Tensor], tensors: Sequence[Tensor], dim: int = 0, **named: Any
-) -> Tensor:
+def _joined_to_others(function: Callable[..., Tensor], tensors: Sequence[Tensor], dim: int = 0, **named: Any) -> Tensor:
     """`torch.cat` with tensors that have no gradient, as a U-Net does: the way back keeps what is known of it."""
     (place,) = [number for number, one in enumerate(tensors) if one.requires_grad]
     start, length = sum(one.shape[dim] for one in tensors[:place]), tensors[place].shape[dim]
