@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -238,6 +239,36 @@ class TestVisits:
             assert "<img" not in str(other.fire("alpha", "input")["figure"])
             other.fire("fetch-picture", "click")
             assert "Nothing is shown yet" in next(iter(other.faults().values()))
+
+    def test_several_at_once_get_what_each_gets_alone(self, server: Server, tmp_path: Path) -> None:
+        files = []
+        for number in range(12):
+            files.append(tmp_path / f"photo-{number}.jpg")
+            sample(("cat", "cup", "rocket")[number % 3]).rotate(3 * number).save(files[-1])
+        with Visitor(server.address) as alone:
+            expected = {file: str(opened(alone, file)["figure"]) for file in files}
+        assert len(set(expected.values())) == len(files)
+        found: dict[Path, str] = {}
+
+        def visit(own: list[Path]) -> None:
+            with Visitor(server.address) as visitor:
+                found.update({file: str(opened(visitor, file)["figure"]) for file in own})
+
+        visits = [threading.Thread(target=visit, args=(files[number::4],)) for number in range(4)]
+        for one in visits:
+            one.start()
+        for one in visits:
+            one.join()
+        assert found == expected
+
+    def test_a_visit_that_was_lost_says_so(self, server: Server, photographs: Path) -> None:
+        with Visitor(server.address) as visitor:
+            opened(visitor, photographs / "cup.jpg")
+            server.visits.end(visitor.name)
+            visitor.put("classes", ["967"])
+            visitor.fire("classes", "input")
+            (said,) = visitor.faults().values()
+            assert said == "The connection was lost, and with it the visit: drop the photograph again."
 
     def test_a_server_that_closes_leaves_nothing(self, photographs: Path) -> None:
         with Server(ServeRequest(port=0)) as server, Visitor(server.address) as visitor:

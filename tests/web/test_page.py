@@ -219,6 +219,20 @@ class TestPicture:
         assert "cat" in titles(first)[0]
         assert "espresso" in titles(second)[0]
 
+    def test_a_picture_is_pasted(self, desk: Desk, photographs: Path) -> None:
+        page = desk.page()
+        stream = io.BytesIO()
+        with Image.open(photographs / "cup.jpg") as picture:
+            picture.save(stream, "PNG")
+        page.evaluate(
+            "async data => { const blob = await (await fetch('data:image/png;base64,' + data)).blob();"
+            " await navigator.clipboard.write([new ClipboardItem({ 'image/png': blob })]); }",
+            base64.b64encode(stream.getvalue()).decode(),
+        )
+        page.locator("#photograph button[aria-label*=lipboard], #photograph [data-testid*=lipboard]").first.click()
+        page.wait_for_selector("#figure img")
+        assert titles(page)[0] == "seen as espresso, 95%"
+
     def test_keys_are_enough(self, desk: Desk) -> None:
         page = desk.page()
         page.locator("#sample-cup").focus()

@@ -35,7 +35,7 @@ def _check_uploaded(path: Any) -> None:
 def _no_stubs() -> Iterator[None]:
     """Gradio writes a .pyi file beside the module of each class of a control; nothing is written into the package."""
     kept = component_meta.create_or_modify_pyi
-    component_meta.create_or_modify_pyi = lambda *_: None  # type: ignore[assignment]
+    component_meta.create_or_modify_pyi = lambda *_: None
     try:
         yield
     finally:

@@ -238,6 +238,10 @@ class PictureTab:
         signed: bool,
     ) -> dict[Any, Any]:
         """Ask the network, and show what it says."""
+        if visit.photograph is None and classes:  # they are shown beside a photograph alone
+            raise InputError(
+                "The connection was lost, and with it the visit: drop the photograph again.", field="image"
+            )
         if visit.photograph is None:
             return {}
         chosen = tuple(int(one) for one in classes[-2:])
