@@ -173,7 +173,8 @@ class TestPicture:
         assert "timm:resnet51" in fault.inner_text()
 
         (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"rubbish" * 40)
-        page.locator("#photograph button[aria-label*=lear], #photograph [title*=lear]").first.click()
+        page.get_by_label("Remove Image").first.click()
+        page.get_by_text("Where does a network look?").wait_for()
         page.locator("#photograph input[type=file]").set_input_files(tmp_path / "broken.png")
         fault = page.locator(".fault-image [role=alert]")
         fault.wait_for()
