@@ -334,6 +334,25 @@ def test_a_picture_that_was_turned_is_upright(visitor: Visitor, tmp_path: Path) 
     assert "seen as espresso" in str(opened(visitor, tmp_path / "turned.jpg")["figure"])
 
 
+def test_a_server_that_closes_in_the_midst_of_work_ends_well(tmp_path: Path) -> None:
+    program = (
+        "import threading, time\n"
+        "from l2caf.web.server import Server, ServeRequest\n"
+        "from visitor_for_tests import Visitor\n"
+        "with Server(ServeRequest(port=0)) as server:\n"
+        "    visitor = Visitor(server.address)\n"
+        "    visitor.fire('sample-cat', 'click')\n"
+        "    threading.Thread(target=visitor.fire, args=('compare', 'click'), daemon=True).start()\n"
+        "    while not server.visits.busy:\n"
+        "        time.sleep(0.001)\n"
+        "assert not server.visits.busy\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    assert "terminate" not in ended.stderr
+
+
 def test_the_command_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "l2caf", "serve", "--port", "0"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

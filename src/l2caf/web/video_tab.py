@@ -162,8 +162,9 @@ class VideoTab:
             told.put((stage, done, total))
 
         try:
-            model = self.host.models.get(request.network, use="video", progress=progress)
-            told.put(explain_clips(request, model=model, progress=progress))
+            with self.host.visits.working():
+                model = self.host.models.get(request.network, use="video", progress=progress)
+                told.put(explain_clips(request, model=model, progress=progress))
         except BaseException as error:  # noqa: BLE001 - whoever follows it raises it
             told.put(error)
 
