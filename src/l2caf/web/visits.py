@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
@@ -30,6 +30,7 @@ class Visit:
     """One open page: its photograph, what was found in it, and its files.
 
     files   uploads that were read for it, which go with it
+    said    the places where an error stands
     """
 
     folder: Path
@@ -40,6 +41,7 @@ class Visit:
     matches: Found | None = None
     browsed: Browsed | None = None
     files: set[Path] = field(default_factory=set)
+    said: set[Any] = field(default_factory=set)
     stop: threading.Event = field(default_factory=threading.Event)
 
     def place(self, name: str) -> Path:
