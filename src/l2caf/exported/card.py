@@ -142,8 +142,8 @@ class Card:
         assert math.isfinite(self.temperature)
 
 
-CONVERGED = 1e-4
-"""The residual below which a filter is exact to 1e-4: the error before the last multiplication is no larger than it,
+CONVERGED = 2e-4
+"""The residual below which a filter is taken for exact: the error before the last multiplication is no larger than it,
 where the multiplier is above zero, and each multiplication leaves less."""
 
 

@@ -169,7 +169,7 @@ def rank_correlation(ours: Floats, theirs: Floats) -> float:
     1.0
     """
     ranks = [values.argsort().argsort() for values in (ours, theirs)]
-    return round(float(np.corrcoef(*ranks)[0, 1]), 9)
+    return round(float(np.corrcoef(ranks[0], ranks[1])[0, 1]), 9)
 
 
 def _flat(weights: Tensor) -> Floats:

@@ -144,8 +144,8 @@ class _Part:
 
     def scores_of(self, means: str) -> str:
         """W v / n: (B, 1, C) to (B, 1, m)."""
-        back = self.turned("W^T", lambda: self.node("Transpose", self.weight, perm=[1, 0]))
-        return str(self.node("MatMul", self.node("Mul", means, self.constant(1 / self.positions)), back))
+        flat = self.node("Squeeze", means, self.constant([1], np.int64))
+        return self.rows(self.node("Gemm", flat, self.weight, transB=1, alpha=1 / self.positions))
 
     def untouched(self) -> str:
         """y - b = W A 1 / n: (B, 1, m)."""
