@@ -143,8 +143,8 @@ class Card:
 
 
 CONVERGED = 2e-4
-"""The residual below which a filter is taken for exact: the length of its error before the last multiplication is no more
-than that, where the multiplier is above zero. Each multiplication leaves less; on photographs, a sixth of it."""
+"""The residual below which a filter is taken for exact: where the multiplier is above zero, the error before the last
+multiplication is no longer than the residual. Each multiplication leaves less; on photographs, a sixth."""
 
 
 def _frozen(value: Any) -> Any:
