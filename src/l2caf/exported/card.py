@@ -45,7 +45,7 @@ class Card:
     maps                   the kinds of maps that the graph gives, of `MAPS`
     top                    how many of the best classes have a map
     temperature            of the softmax that the map of the prediction keeps
-    products               multiplications that a filter of least squares is found by
+    products               multiplications that the filter of the output is found by; that of the prediction by one more
     precision              float32 or int8
     identity               a hash of the weights and all else that decides what a photograph gets
     made_by, checked       the version that wrote it; how near its maps are to the library's, on how many photographs

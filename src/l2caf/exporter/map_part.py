@@ -182,7 +182,7 @@ class _Part:
             def multiplied(weights: str) -> str:
                 return self.pulled(self.scores_of(self.pushed(weights)))
 
-        return self._kept_by("output", self.pulled(self.untouched()), multiplied)
+        return self._kept_by("output", self.card.products, self.pulled(self.untouched()), multiplied)
 
     def of_prediction(self) -> list[onnx.ValueInfoProto]:
         """What keeps the prediction."""
@@ -197,19 +197,20 @@ class _Part:
         def multiplied(weights: str) -> str:
             return self.pulled(seen(self.scores_of(self.pushed(weights))))
 
-        return self._kept_by("prediction", self.pulled(seen(self.untouched())), multiplied)
+        # Few classes compete, so that the largest eigenvalue is nearer to the multiplier, and each step leaves more.
+        return self._kept_by("prediction", self.card.products + 1, self.pulled(seen(self.untouched())), multiplied)
 
-    def _kept_by(self, key: str, gradient: str, multiplied: Any) -> list[onnx.ValueInfoProto]:
+    def _kept_by(self, key: str, products: int, gradient: str, multiplied: Any) -> list[onnx.ValueInfoProto]:
         """Least squares on the unit sphere by a fixed number of multiplications, and its residual."""
         weights = self._unit(gradient)
         step = residual = ""
-        for number in range(self.card.products):
+        for number in range(products):
             product = multiplied(weights)
             missing = self.node("Sub", gradient, product)
             if number == 0:
                 length = self.node("Max", self._length(product), self.constant(TINY))
                 step = self.node("Div", self.constant(2.0), length)
-            if number == self.card.products - 1:
+            if number == products - 1:
                 residual = self._residual(missing, weights)
             weights = self._unit(self.node("Add", weights, self.node("Mul", step, missing)))
         return [
