@@ -3,9 +3,9 @@
 With A the columns (B, C, n), W and b the head, every map is a few products (`heads/pooled.py`):
 
 - of a class c: f = normalize(A^T (w_c - mean w)), one product for the best k classes together;
-- of the output: f <- normalize(f + t (G 1 - G f)) from f = normalize(G 1), t = 2 / ||G f||, G = A^T W^T W A / n^2; G 1
-  comes from the output itself, since y - b = W A 1 / n;
-- of the prediction: the same with S W in place of W, S the metric of softmax (`softmax_metric.py`).
+- of the output: f <- normalize(f + t (G 1 - G f)) from f = normalize(G 1), t = 2 / ||G f||, G = A^T W^T W A / n^2;
+- of the prediction: the same with S W in place of W, S the metric of softmax (`softmax_metric.py`); G 1 comes from the
+  output itself, since y - b = W A 1 / n.
 
 On photographs lam is some three times the largest eigenvalue of G or more, so that each multiplication leaves a sixth
 of the error or less. Where it is not, the residual says so: ||G (1 - f) - lam f|| / lam of the filter that the last
@@ -171,18 +171,21 @@ class _Part:
     def of_output(self) -> list[onnx.ValueInfoProto]:
         """What keeps the output as it is."""
         outputs, channels = self.head.weight.shape
-        if channels < 2 * outputs:
-            weight = self.head.weight.astype(float)
-            product = self.shared("M", (weight.T @ weight / self.positions).astype(np.float32))
-
-            def multiplied(weights: str) -> str:
-                return str(self.node("MatMul", self.node("MatMul", self.pushed(weights), product), COLUMNS))
-        else:
+        if channels >= 2 * outputs:
 
             def multiplied(weights: str) -> str:
                 return self.pulled(self.scores_of(self.pushed(weights)))
 
-        return self._kept_by("output", self.card.products, self.pulled(self.untouched()), multiplied)
+            return self._kept_by("output", self.card.products, self.pulled(self.untouched()), multiplied)
+        weight = self.head.weight.astype(float)
+        product = self.shared("M", (weight.T @ weight / self.positions).astype(np.float32))
+
+        def multiplied_by_m(weights: str) -> str:
+            return str(self.node("MatMul", self.node("MatMul", self.pushed(weights), product), COLUMNS))
+
+        # From the output, G 1 would take as many multiplications, and W would have to come from memory beside M.
+        everywhere = self.constant(np.ones((1, 1, self.positions)))
+        return self._kept_by("output", self.card.products, multiplied_by_m(everywhere), multiplied_by_m)
 
     def of_prediction(self) -> list[onnx.ValueInfoProto]:
         """What keeps the prediction."""
