@@ -28,6 +28,7 @@ QUESTIONS = (
     "video",
     "features",
     "page",
+    "exported",
     "speed",
 )
 HERE = Path(__file__).parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import random
 import re
@@ -86,7 +87,7 @@ class Visitor:
             classes = part["props"].get("elem_classes") or []
             if "fault" in classes and self.values.get(number):
                 text = re.sub(r"<[^>]+>", "", str(self.values[number]))
-                found[" ".join(classes)] = text
+                found[" ".join(classes)] = html.unescape(text)
         return found
 
     def fire(self, name: str, event: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ are first used, so that importing l2caf costs nothing:
     networks, datasets                      what a name stands for; readers of labelled pictures
     methods, objectives, filters, solvers   what is asked, and how it is solved; `methods.table.METHODS` has the keys
     heatmap, solution, errors               what one gets, and what may go wrong
-    images, clips, signals, preprocessing, boxes, localization, rendering
-                                            photographs, clips, signals, boxes and drawings, without torch
+    images, clips, signals, volumes, preprocessing, boxes, localization, rendering
+                                            photographs, clips, signals, scans, boxes and drawings, without torch
     retrieval, evaluation, training, runs, reports
                                             vectors and matches, measurements, networks trained, work in blocks, pages
     monitor                                 where a network looks while it learns; its Lightning callback
@@ -118,6 +118,7 @@ _ROOMS = (
     "solvers",
     "tasks",
     "training",
+    "volumes",
 )
 
 __all__ = [

@@ -49,6 +49,7 @@ CHEAPER = {
     "evaluate": "--limit 4",
     "reproduce": "--budget 1 --limit 4 --rounds 1",
     "sanity": "--seeds 1 --stages 2 -m l2caf",
+    "serve": "--port 0",
     "time": "--rounds 1",
     "train": "--iterations 1 --views 1",
     "train wsol": "--budget 1 --views 1 --stride 32",
@@ -111,6 +112,8 @@ def make_commands_cheap(patch: pytest.MonkeyPatch, words: list[str]) -> list[str
             module, _, name = source.partition(":")
             home = importlib.import_module(f"l2caf.networks.{module}")
             patch.setattr(getattr(home, name), "load", lambda self, name=DEFAULT, **given: small_model(name))
+    if words[0] == "serve":  # until somebody stops it, which here is at once
+        patch.setattr("l2caf.web.server.Server.wait", lambda self: None)
     return shlex.split(CHEAPER.get(" ".join(words[:2]), CHEAPER.get(words[0], "")))
 
 

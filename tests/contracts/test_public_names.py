@@ -34,7 +34,7 @@ def test_public_packages_load_when_they_are_first_used() -> None:
     assert set(l2caf._ROOMS) == {
         "boxes", "clips", "datasets", "deadline", "errors", "evaluation", "exported", "features", "filters", "heatmap",
         "images", "localization", "methods", "monitor", "networks", "objectives", "preprocessing", "rendering",
-        "reports", "retrieval", "runs", "signals", "solution", "solvers", "tasks", "training",
+        "reports", "retrieval", "runs", "signals", "solution", "solvers", "tasks", "training", "volumes",
     }  # fmt: skip
     for name in l2caf._ROOMS:
         assert name in (l2caf.__doc__ or "")

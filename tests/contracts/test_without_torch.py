@@ -24,6 +24,7 @@ FLOOR = (
     "unit_sphere",
     "softmax_metric",
     "signals",
+    "volumes",
 )
 ROOMS = ("features", "exported", "rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (

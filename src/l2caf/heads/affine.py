@@ -130,6 +130,16 @@ class PooledMap(AffineMap):
         pulled = self.pooled.pull(directions) if directions.ndim == 2 else _pulled_by_rows(self.pooled, directions)
         return _times(self.columns.mT, pulled) / self.columns.shape[2]
 
+    def pull_spikes(self, places: Tensor, at: float, elsewhere: float) -> Tensor:
+        """J^T d for directions that are one number at (K, B) places and another elsewhere: a class against all others.
+
+        The sum of W's rows, and a row for each of them, are all that is needed.
+        """
+        weight, positions = self.pooled.weight, self.columns.shape[2]
+        own = weight.index_select(0, places.flatten()).mul_((at - elsewhere) / positions)
+        own.add_(weight.sum(dim=0), alpha=elsewhere / positions)
+        return _times(self.columns.mT, own.view(*places.shape, -1))
+
     def only(self, samples: Tensor) -> Tensor:
         return self.pooled.weight @ self.columns[samples] / self.columns.shape[2]
 

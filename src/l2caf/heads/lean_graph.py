@@ -3,30 +3,28 @@
 For the gradient in its weights, a convolution keeps its input; for that in its input, its weights are enough. The same
 goes for a batch norm in evaluation mode, and of a rectifier the signs are. In a decoder these are nearly all there is,
 and with them a graph holds a few percent of what a plain one does. All other operations are torch's own.
+
+A question about a region has a gradient that is zero far from it: convolutions go back from where it is not, so that
+the way back costs what the region's own part of the network does. The way back has a graph of its own where one is
+asked for (`create_graph`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn.grad import conv1d_input, conv2d_input, conv3d_input
 from torch.overrides import TorchFunctionMode
 
 CONVOLUTIONS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
-    F.conv1d: conv1d_input,
-    F.conv2d: conv2d_input,
-    F.conv3d: conv3d_input,
+    F.conv1d: F.conv_transpose1d,
+    F.conv2d: F.conv_transpose2d,
+    F.conv3d: F.conv_transpose3d,
 }
-TRANSPOSED: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
-    F.conv_transpose1d: F.conv1d,
-    F.conv_transpose2d: F.conv2d,
-    F.conv_transpose3d: F.conv3d,
-}
+TRANSPOSED = {back: forth for forth, back in CONVOLUTIONS.items()}
 
 
 class lean_graph(TorchFunctionMode):  # noqa: N801 - used as `torch.no_grad` is
@@ -65,7 +63,6 @@ class _Lean(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
         return ctx.back(gradients[0]), None, None
 
@@ -87,11 +84,18 @@ def _convolved(
 ) -> Tensor:
     if isinstance(padding, str):
         return function(input, weight, bias, stride, padding, dilation, groups)
-    back, size, weight = CONVOLUTIONS[function], input.shape, weight.detach()
+    transposed, weight, of = CONVOLUTIONS[function], weight.detach(), _Reach.of(weight, stride, padding, dilation)
+    size = input.shape[-of.axes :]
+
+    def back(gradient: Tensor) -> Tensor:
+        within = _support(gradient, of.axes)
+        found = transposed(_cut(gradient, within), weight, None, stride, 0, 0, groups, dilation)
+        # A number at o was made of those from o s - p on.
+        starts = [start * s - p for (start, _), s, p in zip(within, of.stride, of.padding, strict=True)]
+        return _put(found, starts, size)
 
     def compute(given: Tensor) -> tuple[Tensor, Back]:
-        result = function(given, weight, bias, stride, padding, dilation, groups)
-        return result, lambda gradient: back(size, weight, gradient, stride, padding, dilation, groups)
+        return function(given, weight, bias, stride, padding, dilation, groups), back
 
     return _joined(input, compute)
 
@@ -107,13 +111,80 @@ def _transposed(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    back, weight = TRANSPOSED[function], weight.detach()
+    convolve, weight, of = TRANSPOSED[function], weight.detach(), _Reach.of(weight, stride, padding, dilation)
+    size = input.shape[-of.axes :]
+
+    def back(gradient: Tensor) -> Tensor:
+        # A number at i went into those from i s - p on, as far as the kernel reaches.
+        reached = []
+        for (start, stop), s, p, far, n in zip(
+            _support(gradient, of.axes), of.stride, of.padding, of.far, size, strict=True
+        ):
+            first = min(max(-((far - p - start) // s), 0), n - 1)
+            reached.append((first, min(max((stop - 1 + p) // s + 1, first + 1), n)))
+        within = [
+            (first * s - p, (last - 1) * s - p + far + 1)
+            for (first, last), s, p, far in zip(reached, of.stride, of.padding, of.far, strict=True)
+        ]
+        found = convolve(_cut(gradient, within), weight, None, stride, 0, dilation, groups)
+        return _put(found, [first for first, _ in reached], size)
 
     def compute(given: Tensor) -> tuple[Tensor, Back]:
-        result = function(given, weight, bias, stride, padding, output_padding, groups, dilation)
-        return result, lambda gradient: back(gradient, weight, None, stride, padding, dilation, groups)
+        return function(given, weight, bias, stride, padding, output_padding, groups, dilation), back
 
     return _joined(input, compute)
+
+
+class _Reach(NamedTuple):
+    """A convolution along each of its axes; `far` is how far its kernel reaches."""
+
+    axes: int
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    far: tuple[int, ...]
+
+    @classmethod
+    def of(cls, weight: Tensor, stride: Any, padding: Any, dilation: Any) -> _Reach:
+        axes = weight.ndim - 2
+
+        def each(given: Any) -> tuple[int, ...]:
+            given = (given,) if isinstance(given, int) else tuple(given)
+            return given if len(given) == axes else given * axes
+
+        far = tuple(d * (length - 1) for d, length in zip(each(dilation), weight.shape[2:], strict=True))
+        return cls(axes, each(stride), each(padding), far)
+
+
+Box = Sequence[tuple[int, int]]  # start and stop along each axis of space
+
+
+def _support(gradient: Tensor, axes: int) -> Box:
+    """The smallest box outside of which a gradient is zero; one number, where it is zero all over."""
+    lead = gradient.ndim - axes
+    there = gradient.detach().ne(0).flatten(0, lead - 1).any(dim=0)
+    found = []
+    for axis in range(axes):
+        others = [other for other in range(axes) if other != axis]
+        (places,) = (there.any(dim=others) if others else there).nonzero(as_tuple=True)
+        found.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 1))
+    return found
+
+
+def _cut(values: Tensor, within: Box) -> Tensor:
+    """Values inside a box; what of it lies beyond their ends is zero."""
+    return _put(values, [-start for start, _ in within], [stop - start for start, stop in within])
+
+
+def _put(values: Tensor, starts: Sequence[int], size: Sequence[int]) -> Tensor:
+    """Values from given places on, in zeros of a size; what lies beyond its ends is left out."""
+    pads: list[int] = []
+    for axis, (start, length) in enumerate(zip(starts, size, strict=True), start=values.ndim - len(size)):
+        first, last = max(0, -start), min(values.shape[axis], length - start)
+        if first >= last:  # of a convolution, that saw nothing but its padding there
+            return values.new_zeros(*values.shape[: -len(size)], *size)
+        values = values.narrow(axis, first, last - first)
+        pads = [start + first, length - start - last, *pads]
+    return F.pad(values, pads) if any(pads) else values
 
 
 def _normalised(

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ..files import hash_of as hash_of
 from ..preprocessing import OwnPreprocessing, Preprocess, Preprocessing, WholePreprocessing
+from ..volumes import VolumePreprocessing
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -58,7 +59,7 @@ def libraries_of(network: nn.Module) -> dict[str, str]:
 
 def preprocessing_of(preprocess: Preprocess) -> str:
     """Of what it does to a picture: its settings, or, where a function of one's own does it, what it makes of one."""
-    if isinstance(preprocess, Preprocessing | WholePreprocessing):
+    if isinstance(preprocess, Preprocessing | WholePreprocessing | VolumePreprocessing):
         return hash_of([repr(preprocess)])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

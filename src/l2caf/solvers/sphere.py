@@ -7,9 +7,19 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..unit_sphere import CERTAIN, FEW, MOST_PRODUCTS, Floats, by_eigenvalues, in_span, secular_root
+from ..unit_sphere import CERTAIN, FEW, MOST_PRODUCTS, TINY, Floats, by_eigenvalues, in_span, secular_root
 
-__all__ = ["FEW", "MOST_PRODUCTS", "LinearMap", "Nearest", "by_eigenvalues", "by_products", "secular_root"]
+__all__ = [
+    "FEW",
+    "MOST_PRODUCTS",
+    "TINY",
+    "LinearMap",
+    "Nearest",
+    "as_array",
+    "by_eigenvalues",
+    "by_products",
+    "secular_root",
+]
 
 
 class LinearMap(Protocol):
@@ -28,23 +38,29 @@ class Nearest(NamedTuple):
     certain: Tensor
 
 
-def by_products(mapping: LinearMap, target: Tensor) -> Nearest:
-    """Minimise in the span of a few products (`in_span`), which are computed in the map's own precision."""
-    pushed: list[Tensor] = []
+def by_products(mapping: LinearMap, target: Tensor, *, precision: float | None = None) -> Nearest:
+    """Minimise in the span of a few products (`in_span`), which are computed in the map's own precision.
+
+    `precision` is how far a filter may be from the best one, if not just that of the map's numbers.
+    """
+    pushed: list[Floats] = []
 
     def product(direction: Floats) -> Floats:
-        pushed.append(mapping.push(torch.from_numpy(direction).to(target)))
-        return _array(mapping.pull(pushed[-1]))
+        output = mapping.push(torch.from_numpy(direction).to(target))
+        pushed.append(as_array(output))
+        return as_array(mapping.pull(output))
 
-    found = in_span(_array(mapping.pull(target)), product, CERTAIN * torch.finfo(target.dtype).eps)
-    coefficients = torch.from_numpy(found.coefficients).to(target)
-    outputs = (coefficients.unsqueeze(1) @ torch.stack(pushed, dim=1)).squeeze(1)
-    missed = _array(outputs - target)
+    least = CERTAIN * torch.finfo(target.dtype).eps
+    found = in_span(as_array(mapping.pull(target)), product, max(least, precision or 0.0))
+    missed = -as_array(target)
+    for coefficients, output in zip(found.coefficients.T, pushed, strict=True):
+        missed += coefficients[:, None] * output
     loss = torch.from_numpy((missed * missed).sum(axis=1))
     weights, certain = torch.from_numpy(found.weights), torch.from_numpy(found.certain)
     return Nearest(weights.to(target.device), loss.to(target.device), certain.to(target.device))
 
 
-def _array(values: Tensor) -> Floats:
+def as_array(values: Tensor) -> Floats:
+    """Values in double precision."""
     array: Floats = values.detach().cpu().double().numpy()
     return array

@@ -17,6 +17,7 @@ from ..runs.executor import Executor, rows_of
 from ..runs.lock import alone_in
 from ..runs.rows import Identity, Row
 from ..runs.spec import RunSpec
+from ..volumes.files import NIFTI, is_volume
 from .explained import Written
 from .ledger import Ledger
 from .network_choice import NetworkChoice
@@ -29,6 +30,7 @@ from .outputs import (
     names_for,
     ready_folder,
     some_gathered,
+    stem_of,
     suffix_of,
     unheard,
 )
@@ -83,7 +85,13 @@ class ExplainRequest:
     @property
     def is_file(self) -> bool:
         """Whether `out` is one picture."""
-        return is_file(self.out, endings=(*PICTURES, *FIGURES))
+        of_volumes = (".gif", *NIFTI) if any(is_volume(path) for path in self.images if path.is_file()) else ()
+        return is_file(self.out, endings=(*PICTURES, *FIGURES, *of_volumes))
+
+    @property
+    def name(self) -> str:
+        """What the one picture is called, without its ending."""
+        return stem_of(self.out)
 
     @property
     def asked(self) -> Question:

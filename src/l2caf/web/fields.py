@@ -4,44 +4,76 @@ from __future__ import annotations
 
 import functools
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio import component_meta
 
 from ..errors import Cancelled, L2cafError
 
 GENERAL = ""
 
 
-def taking_files(control: Any) -> Any:
-    """A control of gradio that hands an upload on as its path, for us to look at before anything decodes it.
-
-    What is an address is refused: a server that fetches one for a visitor would leave the machine. A class of our own
-    would be simpler, were it not that gradio writes a file beside the module of each.
-    """
-    move = control.async_move_resource_to_block_cache
-
-    async def of_this_page(path: Any) -> Any:
-        if "://" in str(path or ""):
-            raise gr.Error("A file is uploaded from your disk, not named by its address.")
-        return await move(path)
-
-    control.async_move_resource_to_block_cache = of_this_page
-    control.preprocess = _path
-    return control
-
-
 def _path(payload: Any) -> Any:
-    """Where an upload lies, or several do."""
-    if payload is None:
-        return None
+    """Where an upload lies, or several do: it is for us to look at before anything decodes it."""
     several = getattr(payload, "root", payload)
     if isinstance(several, list):
         return [str(one.path) for one in several]
-    found = getattr(several, "video", several)  # older versions wrap a clip
-    return None if found.path is None else str(found.path)
+    return None if several is None or several.path is None else str(several.path)
+
+
+def _check_uploaded(path: Any) -> None:
+    """Refuse an address: a server that fetches one for a visitor would leave the machine."""
+    if "://" in str(path or ""):
+        raise gr.Error("A file is uploaded from your disk, not named by its address.")
+
+
+@contextmanager
+def _no_stubs() -> Iterator[None]:
+    """Gradio writes a .pyi file beside the module of each class of a control; nothing is written into the package."""
+    kept = component_meta.create_or_modify_pyi
+    component_meta.create_or_modify_pyi = lambda *_: None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        component_meta.create_or_modify_pyi = kept
+
+
+# Classes, not changed objects: gradio makes a control anew from its class when an answer changes it.
+with _no_stubs():
+
+    class Photograph(gr.Image):
+        """A picture that is dropped, pasted or chosen."""
+
+        def get_block_name(self) -> str:
+            return "image"  # what shows it in the browser
+
+        get_block_class = get_block_name
+
+        def preprocess(self, payload: Any) -> Any:
+            return _path(payload)
+
+        async def async_move_resource_to_block_cache(self, url_or_file_path: Any) -> Any:
+            _check_uploaded(url_or_file_path)
+            return await super().async_move_resource_to_block_cache(url_or_file_path)
+
+    class Files(gr.File):
+        """One file of another kind, or several."""
+
+        def get_block_name(self) -> str:
+            return "file"
+
+        get_block_class = get_block_name
+
+        def preprocess(self, payload: Any) -> Any:
+            return _path(payload)
+
+        async def async_move_resource_to_block_cache(self, url_or_file_path: Any) -> Any:
+            _check_uploaded(url_or_file_path)
+            return await super().async_move_resource_to_block_cache(url_or_file_path)
 
 
 class Faults:

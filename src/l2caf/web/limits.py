@@ -76,7 +76,10 @@ class Limits:
 
     def _check_pixels(self, path: Path) -> None:
         try:
-            with Image.open(path) as header:
+            with (
+                path.open("rb") as file,
+                Image.open(file) as header,
+            ):  # some decoders leave a file open that they fail at
                 size = header.size
         except Image.DecompressionBombError:
             raise self._too_many(path, None) from None

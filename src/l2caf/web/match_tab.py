@@ -17,7 +17,7 @@ from ..rendering.style import Style
 from ..tasks.match import MatchRequest, contrast_drawn, contrast_title, drawn_on, find_matches, pair_title
 from ..tasks.samples import SAMPLES, sample
 from . import markup
-from .fields import GENERAL, Faults, taking_files, uploaded
+from .fields import GENERAL, Faults, Files, Photograph, uploaded
 from .markup import Shown
 from .visits import Visit
 
@@ -43,24 +43,20 @@ class MatchTab:
         offered = [OFFERED, UPLOADED] if host.gallery else [UPLOADED]
         with gr.Row(equal_height=False):
             with gr.Column(scale=2, min_width=300):
-                self.query = taking_files(
-                    gr.Image(
-                        label="Query", type="filepath", sources=["upload", "clipboard"], height=220, elem_id="query"
-                    )
+                self.query = Photograph(
+                    label="Query", type="filepath", sources=["upload", "clipboard"], height=220, elem_id="query"
                 )
                 self.faults.place(GENERAL, "query", "image")
                 self.source = gr.Radio(
                     offered, value=offered[0], label="Compare it with", visible=len(offered) > 1, elem_id="source"
                 )
-                self.gallery = taking_files(
-                    gr.File(
-                        label="Pictures to compare with",
-                        file_count="multiple",
-                        type="filepath",
-                        height=150,
-                        visible=not host.gallery,
-                        elem_id="gallery",
-                    )
+                self.gallery = Files(
+                    label="Pictures to compare with",
+                    file_count="multiple",
+                    type="filepath",
+                    height=150,
+                    visible=not host.gallery,
+                    elem_id="gallery",
                 )
                 self.faults.place("gallery")
                 self.take = gr.Button("Take the samples", size="sm", elem_id="match-samples")

@@ -20,7 +20,7 @@ from ..tasks.question import Question
 from ..tasks.samples import SAMPLES, sample, sample_path
 from . import markup
 from .equivalent import as_command, as_python
-from .fields import GENERAL, Faults, taking_files, uploaded
+from .fields import GENERAL, Faults, Photograph, uploaded
 from .markup import Shown
 from .visits import Visit
 
@@ -54,10 +54,8 @@ class PictureTab:
         self._connect()
 
     def _make_input(self) -> None:
-        self.photograph = taking_files(
-            gr.Image(
-                label="Photograph", type="filepath", sources=["upload", "clipboard"], height=260, elem_id="photograph"
-            )
+        self.photograph = Photograph(
+            label="Photograph", type="filepath", sources=["upload", "clipboard"], height=260, elem_id="photograph"
         )
         self.faults.place(GENERAL, "image")
         gr.HTML(markup.section("Or take a sample"))

@@ -20,7 +20,7 @@ from ..tasks.moments import Sampling
 from ..tasks.question import Question
 from ..tasks.video import Filmed, VideoRequest, VideoResult, explain_clips
 from . import markup
-from .fields import GENERAL, Faults, taking_files, uploaded
+from .fields import GENERAL, Faults, Files, uploaded
 from .markup import Shown
 from .visits import Visit
 
@@ -42,9 +42,7 @@ class VideoTab:
         self.host, self.faults = host, Faults()
         with gr.Row(equal_height=False):
             with gr.Column(scale=2, min_width=300):
-                self.clip = taking_files(
-                    gr.File(label="Clip", file_count="single", type="filepath", height=150, elem_id="clip")
-                )
+                self.clip = Files(label="Clip", file_count="single", type="filepath", height=150, elem_id="clip")
                 self.faults.place(GENERAL, "clip", "image")
                 self.network = gr.Dropdown(
                     host.models.choices,
