@@ -69,7 +69,7 @@ dist-test: dist  ## install wheel and sdist into empty environments, and run the
 	PYTHON="$(PYTHON)" sh tests/packaging/try_dist.sh dist/*.whl dist/*.tar.gz
 
 clean:  ## remove everything that make made
-	rm -rf $(VENV) $(VENV)-lowest demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest demo build dist docs/reference/modules docs/reference/commands.rst .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -f .coverage .coverage.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

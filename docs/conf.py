@@ -23,7 +23,7 @@ project = "l2caf"
 version = release = l2caf.__version__
 copyright = "the l2caf authors, MIT licence"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_design", "docstrings", "llms", "mathtext", "modules"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_design", "commands", "docstrings", "llms", "mathtext", "modules"]
 exclude_patterns = ["pictures", "_ext", "_static"]
 
 # Links between pages and to headings are checked; types in signatures are those of torch and numpy for the most part.
@@ -48,6 +48,7 @@ autodoc_inherit_docstrings = False  # torch's own, of every forward
 autodoc_default_options = {"members": True}
 autodoc_typehints_format = "short"
 maximum_signature_line_length = 80
+smartquotes = False  # two dashes before the name of an option are two dashes
 python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"

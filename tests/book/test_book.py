@@ -13,11 +13,14 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import unquote
 
 import pytest
+import typer
 
 import l2caf
+from l2caf.cli.app import app as command_line
 
 pytest.importorskip("myst_nb", reason="the book is built where the extra `docs` is installed")
 
@@ -130,7 +133,7 @@ def test_every_public_name_is_in_the_reference(book: Path) -> None:
     for name in l2caf.__all__:
         assert f"l2caf.{name}" in found, f"docs/reference/ has no {name}: add it to the page that it belongs to"
         assert not found[f"l2caf.{name}"].startswith("reference/modules/")
-    modules = public_modules()
+    modules = own("modules")
     for room in l2caf._ROOMS:
         importlib.import_module(f"l2caf.{room}")
         assert f"l2caf.{room}" in found
@@ -140,12 +143,23 @@ def test_every_public_name_is_in_the_reference(book: Path) -> None:
                 assert f"{module.__name__}.{name}" in found or name in l2caf.__all__
 
 
-def public_modules():
+def own(name: str) -> ModuleType:
+    """An extension of the book."""
     sys.path.insert(0, str(DOCS / "_ext"))
     try:
-        return importlib.import_module("modules")
+        return importlib.import_module(name)
     finally:
         sys.path.pop(0)
+
+
+def test_every_command_and_option_is_in_the_reference(book: Path) -> None:
+    shown = (book / "reference" / "commands.html").read_text("utf-8")
+    for words, command in own("commands").commands(typer.main.get_command(command_line)):
+        assert f"<h2>{words}<" in shown
+        for parameter in command.params:
+            assert parameter.hidden or parameter.name == "help" or all(name in shown for name in parameter.opts)
+    assert "[bold]" not in shown
+    assert "[dim]" not in shown
 
 
 def test_assistants_find_every_page(book: Path) -> None:
@@ -156,6 +170,7 @@ def test_assistants_find_every_page(book: Path) -> None:
     assert names == {
         *(str(page.with_suffix("")) for page in written()),
         *(f"reference/modules/{room}" for room in l2caf._ROOMS),
+        "reference/commands",
     }
     for page in listed:
         assert (book / page).is_file()
