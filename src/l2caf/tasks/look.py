@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from ..deadline import time_limit
 from ..errors import InputError
 from ..networks.class_names import Prediction
 from ..progress import Progress, silent
@@ -28,12 +29,16 @@ BEST = 5  # classes that are told
 
 @dataclass(frozen=True)
 class LookRequest:
-    """A photograph that is open already, under the name by which its owner knows it, and what is asked."""
+    """A photograph that is open already, under the name by which its owner knows it, and what is asked.
+
+    seconds   after which a search ends with the best map so far; None for as long as it takes
+    """
 
     image: Image.Image = field(repr=False)
     name: str = "photo.png"
     network: NetworkChoice = field(default_factory=NetworkChoice)
     question: Question = field(default_factory=Question)
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,9 +124,9 @@ def look(request: LookRequest, *, model: Model | None = None, progress: Progress
     question = request.question.settled(model)
     method = question.as_method(model)
     began = time.perf_counter()
-    found = explain_both_ways(
-        model, request.image, method, layer=request.network.layer, select=request.network.select, best=BEST
-    )
+    choice = request.network
+    with time_limit(request.seconds):
+        found = explain_both_ways(model, request.image, method, layer=choice.layer, select=choice.select, best=BEST)
     taken = time.perf_counter() - began
     return Look(request, question, found.shown, found.signed, found.best, model.name, taken, model.assumed)
 
