@@ -84,6 +84,10 @@ if __name__ == "__main__":
         request = ServeRequest(port=0, reports=(home / "samples",), pictures=home / "images")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with Server(request) as server:
+            first = browser.new_page()  # the first map waits until the network is loaded
+            first.goto(server.address)
+            picture(first)
+            first.close()
             for ending, (width, height) in SIZES.items():
                 for show in (picture, classes, match, video, report):
                     window = browser.new_context(viewport={"width": width, "height": height})
@@ -94,8 +98,7 @@ if __name__ == "__main__":
                     page.mouse.move(0, 0)
                     page.wait_for_timeout(800)
                     taken = Image.open(io.BytesIO(page.screenshot(full_page=True)))
-                    # A third of the bytes, and nobody sees it.
-                    small = taken.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT)
-                    small.save(out / f"page-{show.__name__}{ending}.png", optimize=True)
+                    taken.thumbnail((960, 9999))
+                    taken.convert("RGB").save(out / f"page-{show.__name__}{ending}.png", optimize=True)
                     window.close()
         browser.close()

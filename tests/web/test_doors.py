@@ -278,6 +278,25 @@ class TestVisits:
         assert not home.exists()
 
 
+def test_the_gallery_of_the_host_is_searched_and_left_as_it_was(photographs: Path, tmp_path: Path) -> None:
+    gallery = tmp_path / "gallery"
+    for name in ("cat", "rocket", "cup"):
+        (gallery / name).mkdir(parents=True)
+        sample(name).resize((300, 200)).save(gallery / name / f"{name}.png")
+    (gallery / "broken.png").write_bytes(b"no picture")
+    before = sorted(gallery.rglob("*"))
+    with Server(ServeRequest(port=0, gallery=gallery)) as server, Visitor(server.address) as visitor:
+        visitor.put("query", visitor.upload(photographs / "cup.jpg")[0])
+        visitor.put("top", 2)
+        seen = str(visitor.fire("find", "click")["matches"])
+        assert visitor.faults() == {}
+        assert "#1 cosine 0.9" in seen
+        assert ", cup" in seen
+        assert "broken.png" in seen
+        assert str(tmp_path) not in seen
+    assert sorted(gallery.rglob("*")) == before
+
+
 class TestStrangers:
     def test_it_listens_here_alone_unless_told(self) -> None:
         assert ServeRequest().host == HERE

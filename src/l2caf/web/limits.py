@@ -51,8 +51,8 @@ class Limits:
             self.check_picture(path)
             return open_image(path)
         except ImageError as error:
-            # A visitor knows the file's name, and need not know where it lies here.
-            raise ImageError(str(error).replace(str(path), path.name), field="image") from error
+            error.field = "image"
+            raise
 
     def check_picture(self, path: Path) -> None:
         """Refuse a picture that is too large, by what its header says."""
