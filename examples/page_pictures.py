@@ -5,11 +5,13 @@
 It needs Debian's chromium, or another one by the name of `chromium`, and `pip install playwright`.
 """
 
+import io
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from l2caf.cli import main
@@ -70,7 +72,7 @@ def video(page: Page) -> None:
 def report(page: Page) -> None:
     page.get_by_role("tab", name="Report").click()
     page.wait_for_selector("#report-figure img")
-    page.get_by_label("highest first").check()
+    page.get_by_label("most different first").check()
     page.wait_for_function("document.querySelector('#report-figure h2').innerText != 'rocket.png'")
 
 
@@ -82,6 +84,10 @@ if __name__ == "__main__":
         request = ServeRequest(port=0, reports=(home / "samples",), pictures=home / "images")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with Server(request) as server:
+            first = browser.new_page()  # the first map waits until the network is loaded
+            first.goto(server.address)
+            picture(first)
+            first.close()
             for ending, (width, height) in SIZES.items():
                 for show in (picture, classes, match, video, report):
                     window = browser.new_context(viewport={"width": width, "height": height})
@@ -91,6 +97,8 @@ if __name__ == "__main__":
                     show(page)
                     page.mouse.move(0, 0)
                     page.wait_for_timeout(800)
-                    page.screenshot(path=out / f"page-{show.__name__}{ending}.png", full_page=True)
+                    taken = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+                    taken.thumbnail((960, 9999))
+                    taken.convert("RGB").save(out / f"page-{show.__name__}{ending}.png", optimize=True)
                     window.close()
         browser.close()

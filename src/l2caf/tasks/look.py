@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from ..deadline import time_limit
 from ..errors import InputError
 from ..networks.class_names import Prediction
 from ..progress import Progress, silent
 from ..rendering.style import Style, note
 from .explained import Explained, Map, photograph_title
 from .network_choice import NetworkChoice
-from .photographs import explain_both_ways
+from .photographs import BothWays, explain_both_ways
 from .question import Question
 
 if TYPE_CHECKING:
@@ -28,12 +29,16 @@ BEST = 5  # classes that are told
 
 @dataclass(frozen=True)
 class LookRequest:
-    """A photograph that is open already, under the name by which its owner knows it, and what is asked."""
+    """A photograph that is open already, under the name by which its owner knows it, and what is asked.
+
+    seconds   after which a search ends with the best map so far; None for as long as it takes
+    """
 
     image: Image.Image = field(repr=False)
     name: str = "photo.png"
     network: NetworkChoice = field(default_factory=NetworkChoice)
     question: Question = field(default_factory=Question)
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -41,17 +46,24 @@ class Look:
     """What was found, as it is shown and with its sign; `seconds` is what the network and the solver took.
 
     question   as it was put: where no method was named, with the one that was taken
-    best       the network's best classes; none where its output is no row of scores
     """
 
     request: LookRequest
     question: Question
-    shown: Explained
-    signed: Explained
-    best: tuple[Prediction, ...]
+    found: BothWays
     network: str
     seconds: float
     assumed: Mapping[str, str]  # what was taken for granted about the network
+
+    @property
+    def shown(self) -> Explained:
+        """What was found, with maps as they are shown."""
+        return self.found.shown
+
+    @property
+    def best(self) -> tuple[Prediction, ...]:
+        """The network's best classes; none where its output is no row of scores."""
+        return self.found.best
 
     @property
     def speaks_for_and_against(self) -> bool:
@@ -64,7 +76,7 @@ class Look:
 
     def explained(self, style: Style) -> Explained:
         """The maps that a style draws."""
-        return self.signed if self.styled(style).signed else self.shown
+        return self.found.signed if self.styled(style).signed else self.found.shown
 
     def pictures(self, style: Style, *, height: int | None = None) -> list[Drawn]:
         """Each map on what the network saw; at the size of the download, or not above a height for a screen."""
@@ -119,11 +131,12 @@ def look(request: LookRequest, *, model: Model | None = None, progress: Progress
     question = request.question.settled(model)
     method = question.as_method(model)
     began = time.perf_counter()
-    found = explain_both_ways(
-        model, request.image, method, layer=request.network.layer, select=request.network.select, best=BEST
-    )
+    choice = request.network
+    with time_limit(request.seconds):
+        found = explain_both_ways(model, request.image, method, layer=choice.layer, select=choice.select, best=BEST)
+        found.shown  # noqa: B018 - described now, while the clock runs
     taken = time.perf_counter() - began
-    return Look(request, question, found.shown, found.signed, found.best, model.name, taken, model.assumed)
+    return Look(request, question, found, model.name, taken, model.assumed)
 
 
 def title_of(found: Look) -> str:

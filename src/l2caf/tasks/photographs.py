@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from PIL import Image
 
@@ -49,12 +50,22 @@ def explain_image(
     return asked.explained([Ready(None, prepared.input, prepared.view, prepared.crop)])[0]
 
 
-class BothWays(NamedTuple):
-    """One answer of a network, with maps as they are shown and with their sign, and its best classes."""
+@dataclass(frozen=True)
+class BothWays:
+    """One answer of a network, and its best classes; it is described when it is asked for, with a sign or without."""
 
-    shown: Explained
-    signed: Explained
+    described: Callable[[bool], Explained] = field(repr=False)
     best: tuple[Prediction, ...]
+
+    @cached_property
+    def shown(self) -> Explained:
+        """With maps as they are shown."""
+        return self.described(False)
+
+    @cached_property
+    def signed(self) -> Explained:
+        """With maps that have their sign."""
+        return self.described(True)
 
 
 def explain_both_ways(
@@ -74,10 +85,12 @@ def explain_both_ways(
     prepared = model.prepare(image)
     ready = [Ready(None, prepared.input, prepared.view, prepared.crop)]
     heatmap, output = asked.run(ready)
-    shown, signed = (asked.described(ready, heatmap, output, Style(signed=sign))[0] for sign in (False, True))
-    several = output.ndim == 2 and output.shape[1] > 1 and shown.prediction is not None
+    several = output.ndim == 2 and output.shape[1] > 1 and model.predictions(output)[0] is not None
     places = output[0].float().topk(min(best, output.shape[1])).indices.tolist() if several else []
-    return BothWays(shown, signed, tuple(model.prediction_of(output, 0, place) for place in places))
+    return BothWays(
+        lambda signed: asked.described(ready, heatmap, output, Style(signed=signed))[0],
+        tuple(model.prediction_of(output, 0, place) for place in places),
+    )
 
 
 @dataclass(frozen=True)

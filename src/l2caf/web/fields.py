@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,7 +105,7 @@ class Faults:
     def told(self, visit: Visit, error: L2cafError) -> dict[Any, Any]:
         """Say one sentence at its control, and nothing elsewhere."""
         slot = self._places.get(error.field or GENERAL, self.slots[0])
-        words = f'<p role="alert">{html.escape(str(error))}</p>'
+        words = f'<p role="alert">{html.escape(without_places(str(error)))}</p>'
         made = {**self.cleared(visit), slot: gr.update(value=words, visible=True)}
         visit.said.add(slot)
         return made
@@ -123,6 +124,15 @@ class Faults:
             return made if any(slot in made for slot in self.slots) else {**self.cleared(visit), **made}
 
         return guarded
+
+
+def without_places(sentence: str) -> str:
+    """A sentence with files by their names alone: where they lie on this machine is nothing for a visitor.
+
+    >>> without_places("'/tmp/visit-x/cat.png' is empty (0 bytes); save or download it again.")
+    "'cat.png' is empty (0 bytes); save or download it again."
+    """
+    return re.sub(r"'(?:[A-Za-z]:)?[/\\](?:[^'\n]*[/\\])?([^'/\\\n]+)'", r"'\1'", sentence)
 
 
 def uploaded(path: str | None, *, home: Path) -> Path:

@@ -22,12 +22,14 @@ class Limits:
     megapixels   of one picture, and of one frame of a clip: a small file can unpack to a very large one
     frames       of a clip that are explained; a longer one is sampled more thinly
     files        uploaded pictures of one gallery
+    seconds      of one search for a map: others wait for it
     """
 
     upload_mb: float = 50
     megapixels: float = 40
     frames: int = 600
     files: int = 200
+    seconds: float = 60
 
     def __post_init__(self) -> None:
         for name in ("upload_mb", "megapixels"):
@@ -49,8 +51,8 @@ class Limits:
             self.check_picture(path)
             return open_image(path)
         except ImageError as error:
-            # A visitor knows the file's name, and need not know where it lies here.
-            raise ImageError(str(error).replace(str(path), path.name), field="image") from error
+            error.field = "image"
+            raise
 
     def check_picture(self, path: Path) -> None:
         """Refuse a picture that is too large, by what its header says."""

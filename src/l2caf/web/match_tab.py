@@ -17,7 +17,7 @@ from ..rendering.style import Style
 from ..tasks.match import MatchRequest, contrast_drawn, contrast_title, drawn_on, find_matches, pair_title
 from ..tasks.samples import SAMPLES, sample
 from . import markup
-from .fields import GENERAL, Faults, Files, Photograph, uploaded
+from .fields import GENERAL, Faults, Files, Photograph, uploaded, without_places
 from .markup import Shown
 from .visits import Visit
 
@@ -213,7 +213,7 @@ class MatchTab:
             )
         said = [f"{found.gallery} pictures compared, by {matches.unit}: {found.compares}."]
         said += [str(one.error) for one in found.failed]
-        told = markup.notes(one.replace(str(visit.folder), "").replace(str(self.host.home), "") for one in said)
+        told = markup.notes(without_places(one) for one in said)
         return {self.figure: "".join(found_so) + told}
 
 

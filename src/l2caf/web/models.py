@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..errors import CatalogueError
@@ -49,9 +50,7 @@ class Models:
     def choice(self, network: str, *, layer: str | None = None, view: str = "crop") -> NetworkChoice:
         """The choice that a visitor's words stand for; what only the host may name is refused."""
         name = (network or DEFAULT).strip()
-        if name not in self.offered and not (
-            name.startswith(FAMILIES) and any(row.name == name for row in names(name))
-        ):
+        if name not in self.offered and not (name.startswith(FAMILIES) and _is_listed(name)):
             raise CatalogueError(
                 f"There is no network {name!r} on this page: take {DEFAULT}, timm:NAME or torchvision:NAME; whoever"
                 " starts the page can offer files and networks of their own.",
@@ -78,3 +77,9 @@ class Models:
                         gone, _ = self._loaded.popitem(last=False)
                         self._loading.pop(gone, None)
         return model.viewed(choice.view)
+
+
+@lru_cache(maxsize=256)
+def _is_listed(name: str) -> bool:
+    """Whether the catalogue has a network by exactly this name."""
+    return any(row.name == name for row in names(name))

@@ -46,6 +46,7 @@ class PictureTab:
 
     def __init__(self, host: Host) -> None:
         self.host, self.faults = host, Faults()
+        self._layers: dict[str, list[tuple[str, str]]] = {}
         with gr.Row(equal_height=False):
             with gr.Column(scale=2, min_width=300):
                 self._make_input()
@@ -250,6 +251,7 @@ class PictureTab:
             visit.name,
             self.host.models.choice(network, layer=layer, view=view),
             self._question(method, filter, chosen),
+            self.host.limits.seconds,
         )
         was = visit.look
         found = look(request, model=self.host.models.get(request.network))
@@ -284,10 +286,12 @@ class PictureTab:
 
     def list_layers(self, visit: Visit, network: str, view: str) -> dict[Any, Any]:
         """Offer the layers that hold a map."""
-        model = self.host.models.get(self.host.models.choice(network, view=view))
-        names = [one.name for one in layers_in(model).layers if one.reaches]
-        choices = [("the last one with a map", ""), *((name, name) for name in dict.fromkeys(reversed(names)))]
-        return {self.layer: gr.update(choices=choices)}
+        choice = self.host.models.choice(network, view=view)
+        if choice.network not in self._layers:  # looked for once: it takes seconds
+            found = layers_in(self.host.models.get(choice)).layers
+            names = dict.fromkeys(one.name for one in reversed(found) if one.reaches)
+            self._layers[choice.network] = [("the last one with a map", ""), *((name, name) for name in names)]
+        return {self.layer: gr.update(choices=self._layers[choice.network])}
 
     def add(self, visit: Visit, text: str, *asked: Any) -> dict[Any, Any]:
         """Ask about a class that is not among the best."""

@@ -246,6 +246,7 @@ class Server:
 _SETTINGS = {
     "GRADIO_TEMP_DIR": "",
     "GRADIO_ANALYTICS_ENABLED": "False",
+    "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000",  # of a summary that nobody reads, and every event waits for
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "GRADIO_SSR_MODE": "False",
     "GRADIO_MCP_SERVER": "False",

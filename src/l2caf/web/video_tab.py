@@ -104,7 +104,6 @@ class VideoTab:
             yield self._failed(visit, error)
 
     def _failed(self, visit: Visit, error: L2cafError) -> dict[Any, Any]:
-        error.args = tuple(str(one).replace(f"{self.host.home}/", "") for one in error.args)
         return {self.progress: "", **self.faults.told(visit, error)}
 
     def _run(
