@@ -48,12 +48,21 @@ def rows() -> list[Row]:
 
 
 def _part(path: Path, kinds: set[str]) -> bytes:
-    """The file with some of its maps alone: ONNX Runtime drops what leads to no output."""
+    """The file with some of its maps alone, and what leads to these: ONNX Runtime computes all that is there."""
     stored = onnx.load(path)
+    graph = stored.graph
     wanted = {"output"}.union(*(l2caf.exported.MAPS[kind] for kind in kinds))
-    kept = [one for one in stored.graph.output if one.name in wanted]
-    del stored.graph.output[:]
-    stored.graph.output.extend(kept)
+    outputs = [one for one in graph.output if one.name in wanted]
+    nodes = []
+    for node in reversed(graph.node):
+        if wanted & set(node.output):
+            wanted |= set(node.input)
+            nodes.insert(0, node)
+    held = [one for one in graph.initializer if one.name in wanted]
+    for own, kept in ((graph.output, outputs), (graph.node, nodes), (graph.initializer, held)):
+        kept = [type(one).FromString(one.SerializeToString()) for one in kept]
+        del own[:]
+        own.extend(kept)
     return bytes(stored.SerializeToString())
 
 

@@ -277,7 +277,7 @@ class Problem:
         random = torch.randn(1, 1, self.positions, generator=torch.Generator().manual_seed(0)).to(even)
         if by_slope:
             scaled = self.tangent.along_untouched.square().sum(dim=1)
-            moved = self.tangent.push(random[0].expand(self.batch, -1)).square().sum(dim=1)
+            moved = self.tangent.pulled_at_random.square().sum(dim=1)  # both are expected to be that of all of J
             return bool((scaled <= FEELS_SCALE * moved)[self.finite].all()) and bool(self.finite.any())
         at_even, at_random = self.value(even), self.value((random / random.norm()).expand_as(even))
         return bool((at_even <= FEELS_SCALE * at_random)[:, self.finite].all()) and bool(self.finite.any())

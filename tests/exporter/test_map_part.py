@@ -161,7 +161,7 @@ def test_a_small_residual_means_that_the_filter_is_exact(products: int) -> None:
                 ours / np.abs(ours).max(axis=1, keepdims=True) - true / np.abs(true).max(axis=1, keepdims=True)
             )
             small = found[f"{key}_residual"] <= CONVERGED
-            wrong += int((small & (off.max(axis=1) > 2e-4)).sum())
+            wrong += int((small & (off.max(axis=1) > 2 * CONVERGED)).sum())
             right += int(small.sum())
             told += int((~small).sum())
     assert wrong == 0

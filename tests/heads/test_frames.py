@@ -350,6 +350,15 @@ def test_frames_folded_time_first_are_named_as_what_they_are() -> None:
         l2caf.explain(seeded(TimeFirst), planted(2, 4, seed=4)[0])
 
 
+@pytest.mark.parametrize("loop", [True, False])
+def test_a_clip_without_a_batch_or_without_frames_is_told(loop: bool) -> None:
+    network, clips = seeded(lambda: Clip("gru", loop=loop)), planted(1, 3, seed=3)[0]
+    with pytest.raises(InputError, match=r"no batch: give inputs.unsqueeze\(0\)"):
+        l2caf.explain(network, clips[0])
+    with pytest.raises(InputError, match="holds no numbers"):
+        l2caf.explain(network, clips[:, :0])
+
+
 def test_boxes_of_a_clip_come_frame_by_frame() -> None:
     weights = torch.zeros(1, 2, 4, 4)
     weights[0, 0, 1, 2] = weights[0, 1, 3, 0] = 1

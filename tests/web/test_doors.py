@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -239,6 +240,36 @@ class TestVisits:
             other.fire("fetch-picture", "click")
             assert "Nothing is shown yet" in next(iter(other.faults().values()))
 
+    def test_several_at_once_get_what_each_gets_alone(self, server: Server, tmp_path: Path) -> None:
+        files = []
+        for number in range(12):
+            files.append(tmp_path / f"photo-{number}.jpg")
+            sample(("cat", "cup", "rocket")[number % 3]).rotate(3 * number).save(files[-1])
+        with Visitor(server.address) as alone:
+            expected = {file: str(opened(alone, file)["figure"]) for file in files}
+        assert len(set(expected.values())) == len(files)
+        found: dict[Path, str] = {}
+
+        def visit(own: list[Path]) -> None:
+            with Visitor(server.address) as visitor:
+                found.update({file: str(opened(visitor, file)["figure"]) for file in own})
+
+        visits = [threading.Thread(target=visit, args=(files[number::4],)) for number in range(4)]
+        for one in visits:
+            one.start()
+        for one in visits:
+            one.join()
+        assert found == expected
+
+    def test_a_visit_that_was_lost_says_so(self, server: Server, photographs: Path) -> None:
+        with Visitor(server.address) as visitor:
+            opened(visitor, photographs / "cup.jpg")
+            server.visits.end(visitor.name)
+            visitor.put("classes", ["967"])
+            visitor.fire("classes", "input")
+            (said,) = visitor.faults().values()
+            assert said == "The connection was lost, and with it the visit: drop the photograph again."
+
     def test_a_server_that_closes_leaves_nothing(self, photographs: Path) -> None:
         with Server(ServeRequest(port=0)) as server, Visitor(server.address) as visitor:
             opened(visitor, photographs / "cat.png")
@@ -301,6 +332,25 @@ def test_a_picture_that_was_turned_is_upright(visitor: Visitor, tmp_path: Path) 
     exif[0x0112] = 6  # to be turned clockwise when it is shown
     turned.save(tmp_path / "turned.jpg", exif=exif, quality=95)
     assert "seen as espresso" in str(opened(visitor, tmp_path / "turned.jpg")["figure"])
+
+
+def test_a_server_that_closes_in_the_midst_of_work_ends_well(tmp_path: Path) -> None:
+    program = (
+        "import threading, time\n"
+        "from l2caf.web.server import Server, ServeRequest\n"
+        "from visitor_for_tests import Visitor\n"
+        "with Server(ServeRequest(port=0)) as server:\n"
+        "    visitor = Visitor(server.address)\n"
+        "    visitor.fire('sample-cat', 'click')\n"
+        "    threading.Thread(target=visitor.fire, args=('compare', 'click'), daemon=True).start()\n"
+        "    while not server.visits.busy:\n"
+        "        time.sleep(0.001)\n"
+        "assert not server.visits.busy\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    assert "terminate" not in ended.stderr
 
 
 def test_the_command_serves_until_it_is_stopped_and_leaves_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 import l2caf
+from desk_for_tests import Desk
 from l2caf.rendering.style import Style
 from l2caf.tasks.network_choice import NetworkChoice
 from l2caf.tasks.photographs import explain_image
@@ -24,9 +25,7 @@ from l2caf.web import picture_tab
 from l2caf.web.server import Server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
-
-    from .conftest import Desk
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.browser
 TABS = ("Picture", "Match", "Video", "Report")
@@ -173,7 +172,8 @@ class TestPicture:
         assert "timm:resnet51" in fault.inner_text()
 
         (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"rubbish" * 40)
-        page.locator("#photograph button[aria-label*=lear], #photograph [title*=lear]").first.click()
+        page.get_by_label("Remove Image").first.click()
+        page.get_by_text("Where does a network look?").wait_for()
         page.locator("#photograph input[type=file]").set_input_files(tmp_path / "broken.png")
         fault = page.locator(".fault-image [role=alert]")
         fault.wait_for()
@@ -218,6 +218,20 @@ class TestPicture:
         changed(first, "#figure", before)
         assert "cat" in titles(first)[0]
         assert "espresso" in titles(second)[0]
+
+    def test_a_picture_is_pasted(self, desk: Desk, photographs: Path) -> None:
+        page = desk.page()
+        stream = io.BytesIO()
+        with Image.open(photographs / "cup.jpg") as picture:
+            picture.save(stream, "PNG")
+        page.evaluate(
+            "async data => { const blob = await (await fetch('data:image/png;base64,' + data)).blob();"
+            " await navigator.clipboard.write([new ClipboardItem({ 'image/png': blob })]); }",
+            base64.b64encode(stream.getvalue()).decode(),
+        )
+        page.locator("#photograph button[aria-label*=lipboard], #photograph [data-testid*=lipboard]").first.click()
+        page.wait_for_selector("#figure img")
+        assert titles(page)[0] == "seen as espresso, 95%"
 
     def test_keys_are_enough(self, desk: Desk) -> None:
         page = desk.page()
@@ -304,6 +318,22 @@ def test_an_evaluation_is_browsed(desk: Desk) -> None:
     assert values == sorted(values, reverse=True)
 
 
+def test_a_request_that_would_leave_the_machine_is_noticed_and_stopped(browser: Browser, server: Server) -> None:
+    desk = Desk(browser, server.address)
+    page = desk.page()
+    assert desk.left == []
+    answer = page.evaluate("fetch('https://example.org/').then(() => 'fetched', () => 'refused')")
+    assert answer == "refused"
+    assert any("example.org" in one for one in desk.left)
+    desk.left.clear()
+    page.evaluate(
+        "document.head.append(Object.assign(document.createElement('script'), {src: 'http://x.example/a.js'}))"
+    )
+    page.wait_for_timeout(300)
+    assert any("x.example" in one for one in desk.left)
+    desk.close()
+
+
 def violations(page: Page) -> list[str]:
     """What axe finds wrong, but for what gradio's own controls bring."""
     from axe_playwright_python.sync_playwright import Axe
@@ -335,6 +365,8 @@ def test_everybody_can_use_it(desk: Desk, width: int) -> None:
         found[name] = violations(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
     assert not any(found.values()), json.dumps(found, indent=1)
+    page.evaluate("document.querySelector('main').append(document.createElement('img'))")
+    assert any(fault.startswith("image-alt") for fault in violations(page))  # what is wrong is found
 
 
 def small_letters(place: Locator) -> list[str]:

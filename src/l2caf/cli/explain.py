@@ -174,6 +174,7 @@ def command(
     from ..tasks.question import Question
     from ..tasks.signals import are_signals, explain_signals
     from ..tasks.volumes import Planes, explain_volumes, volumes_among
+    from .app import said
 
     request = ExplainRequest(
         expanded(images),
@@ -206,7 +207,7 @@ def command(
         request = replace(request, images=volumes)
         explained = partial(explain_volumes, planes=Planes(plane, montage, _steps(spacing), nifti))
     with terminal.bar(f"loading {network}") as progress:
-        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(said(one.error, ["explain"])))
     terminal.say_assumed(result.assumed)
     if result.written:
         terminal.made(result.page or result.written[0].pictures[0])
@@ -223,7 +224,9 @@ def command(
     elif result.written:
         _report(result, request.folder)
     else:
-        terminal.fail(result.nothing(where="the lines above say why"), as_json=False)
+        alone = result.failed[0].error if len(result.failed) == 1 else None
+        why = said(alone, ["explain"]) if alone is not None else result.nothing(where="the lines above say why")
+        terminal.fail(why, as_json=False)
     if not result.written:
         return 2
     return 1 if result.failed else 0

@@ -45,7 +45,7 @@ class Card:
     maps                   the kinds of maps that the graph gives, of `MAPS`
     top                    how many of the best classes have a map
     temperature            of the softmax that the map of the prediction keeps
-    products               multiplications that a filter of least squares is found by
+    products               multiplications that the filter of the output is found by; that of the prediction by one more
     precision              float32 or int8
     identity               a hash of the weights and all else that decides what a photograph gets
     made_by, checked       the version that wrote it; how near its maps are to the library's, on how many photographs
@@ -142,9 +142,9 @@ class Card:
         assert math.isfinite(self.temperature)
 
 
-CONVERGED = 1e-4
-"""The residual below which a filter is exact to 1e-4: the error before the last multiplication is no larger than it,
-where the multiplier is above zero, and each multiplication leaves less."""
+CONVERGED = 2e-4
+"""The residual below which a filter is taken for exact: where the multiplier is above zero, the error before the last
+multiplication is no longer than the residual. Each multiplication leaves less; on photographs, a sixth."""
 
 
 def _frozen(value: Any) -> Any:

@@ -24,6 +24,7 @@ from ..solution import Outcome
 
 MOST_OFF = 1e-4  # of a map's largest weight, in float32
 OUTPUT_OFF = 1e-3  # of the largest score: what a long network loses to another order of sums
+TINY = 1e-30  # so that nothing is divided by zero
 LEAST_ALIKE = 0.9  # the mean rank correlation of maps in int8 with those of the library
 Floats = npt.NDArray[np.float32]
 
@@ -110,16 +111,18 @@ class Comparison:
 
     def add(self, inputs: Floats, head: Head) -> None:
         """Show both the same batch, of which the library has the head."""
-        output = head.output.detach().reshape(len(inputs), -1).cpu().numpy()
-        self.photographs += len(inputs)
-        kind: Any
-        for kind in self.exported.card.maps:
-            answer = self.exported.run(inputs, about=kind, top=self.exported.card.top if kind == "class" else None)
+        card = self.exported.card
+        answers = {
+            kind: self.exported.run(inputs, about=kind, top=card.top if kind == "class" else None)  # type: ignore[arg-type]
+            for kind in card.maps
+        }
+        for kind, answer in answers.items():
             self._compare(kind, answer, head)
-        if len(self.exported.card.maps):
-            largest = max(float(np.abs(output).max()), 1e-30)
-            self.output.append(float(np.abs(answer.output - output).max()) / largest)
-            self.same += int((answer.output.argmax(axis=1) == output.argmax(axis=1)).sum())
+        ours = next(iter(answers.values())).output
+        theirs = head.output.detach().reshape(len(inputs), -1).cpu().numpy()
+        self.photographs += len(inputs)
+        self.output.append(float(np.abs(ours - theirs).max()) / max(float(np.abs(theirs).max()), TINY))
+        self.same += int((ours.argmax(axis=1) == theirs.argmax(axis=1)).sum())
 
     def _compare(self, kind: str, answer: Answer, head: Head) -> None:
         objectives: Sequence[Objective]
@@ -136,8 +139,10 @@ class Comparison:
                 own = answer.outcomes[sample][place]
                 if own is Outcome.STEP_LIMIT:
                     self.not_converged[kind] += 1
-                elif outcome is Outcome.EXACT and not own.shows_nothing:
-                    self._note(kind, ours / np.abs(ours).max(), theirs[sample] / np.abs(theirs[sample]).max())
+                elif outcome is Outcome.EXACT:
+                    self._note(
+                        kind, ours / max(np.abs(ours).max(), TINY), theirs[sample] / np.abs(theirs[sample]).max()
+                    )
 
     def _note(self, kind: str, ours: Floats, theirs: Floats) -> None:
         self.errors[kind].append(float(np.abs(ours - theirs).max()))
@@ -147,12 +152,12 @@ class Comparison:
         """The figures over all batches."""
         return Check(
             self.photographs,
-            max(self.output, default=float("inf")),
+            float(np.max(self.output)),  # NaN is not lost in it
             None if self.exported.embedding else self.same / max(self.photographs, 1),
             {
                 kind: MapCheck(
                     len(errors),
-                    max(errors, default=0.0),
+                    float(np.max(errors)) if errors else 0.0,
                     float(np.mean(self.correlations[kind])) if errors else 0.0,
                     min(self.correlations[kind], default=0.0),
                     self.not_converged[kind],
@@ -169,7 +174,7 @@ def rank_correlation(ours: Floats, theirs: Floats) -> float:
     1.0
     """
     ranks = [values.argsort().argsort() for values in (ours, theirs)]
-    return round(float(np.corrcoef(*ranks)[0, 1]), 9)
+    return round(float(np.corrcoef(ranks[0], ranks[1])[0, 1]), 9)
 
 
 def _flat(weights: Tensor) -> Floats:

@@ -3,9 +3,9 @@
 With A the columns (B, C, n), W and b the head, every map is a few products (`heads/pooled.py`):
 
 - of a class c: f = normalize(A^T (w_c - mean w)), one product for the best k classes together;
-- of the output: f <- normalize(f + t (G 1 - G f)) from f = normalize(G 1), t = 2 / ||G f||, G = A^T W^T W A / n^2; G 1
-  comes from the output itself, since y - b = W A 1 / n;
-- of the prediction: the same with S W in place of W, S the metric of softmax (`softmax_metric.py`).
+- of the output: f <- normalize(f + t (G 1 - G f)) from f = normalize(G 1), t = 2 / ||G f||, G = A^T W^T W A / n^2;
+- of the prediction: the same with S W in place of W, S the metric of softmax (`softmax_metric.py`); G 1 comes from the
+  output itself, since y - b = W A 1 / n.
 
 On photographs lam is some three times the largest eigenvalue of G or more, so that each multiplication leaves a sixth
 of the error or less. Where it is not, the residual says so: ||G (1 - f) - lam f|| / lam of the filter that the last
@@ -144,8 +144,8 @@ class _Part:
 
     def scores_of(self, means: str) -> str:
         """W v / n: (B, 1, C) to (B, 1, m)."""
-        back = self.turned("W^T", lambda: self.node("Transpose", self.weight, perm=[1, 0]))
-        return str(self.node("MatMul", self.node("Mul", means, self.constant(1 / self.positions)), back))
+        flat = self.node("Squeeze", means, self.constant([1], np.int64))
+        return self.rows(self.node("Gemm", flat, self.weight, transB=1, alpha=1 / self.positions))
 
     def untouched(self) -> str:
         """y - b = W A 1 / n: (B, 1, m)."""
@@ -171,18 +171,21 @@ class _Part:
     def of_output(self) -> list[onnx.ValueInfoProto]:
         """What keeps the output as it is."""
         outputs, channels = self.head.weight.shape
-        if channels < 2 * outputs:
-            weight = self.head.weight.astype(float)
-            product = self.shared("M", (weight.T @ weight / self.positions).astype(np.float32))
-
-            def multiplied(weights: str) -> str:
-                return str(self.node("MatMul", self.node("MatMul", self.pushed(weights), product), COLUMNS))
-        else:
+        if channels >= 2 * outputs:
 
             def multiplied(weights: str) -> str:
                 return self.pulled(self.scores_of(self.pushed(weights)))
 
-        return self._kept_by("output", self.pulled(self.untouched()), multiplied)
+            return self._kept_by("output", self.card.products, self.pulled(self.untouched()), multiplied)
+        weight = self.head.weight.astype(float)
+        product = self.shared("M", (weight.T @ weight / self.positions).astype(np.float32))
+
+        def multiplied_by_m(weights: str) -> str:
+            return str(self.node("MatMul", self.node("MatMul", self.pushed(weights), product), COLUMNS))
+
+        # From the output, G 1 would take as many multiplications, and W would have to come from memory beside M.
+        everywhere = self.constant(np.ones((1, 1, self.positions)))
+        return self._kept_by("output", self.card.products, multiplied_by_m(everywhere), multiplied_by_m)
 
     def of_prediction(self) -> list[onnx.ValueInfoProto]:
         """What keeps the prediction."""
@@ -197,19 +200,20 @@ class _Part:
         def multiplied(weights: str) -> str:
             return self.pulled(seen(self.scores_of(self.pushed(weights))))
 
-        return self._kept_by("prediction", self.pulled(seen(self.untouched())), multiplied)
+        # Few classes compete, so that the largest eigenvalue is nearer to the multiplier, and each step leaves more.
+        return self._kept_by("prediction", self.card.products + 1, self.pulled(seen(self.untouched())), multiplied)
 
-    def _kept_by(self, key: str, gradient: str, multiplied: Any) -> list[onnx.ValueInfoProto]:
+    def _kept_by(self, key: str, products: int, gradient: str, multiplied: Any) -> list[onnx.ValueInfoProto]:
         """Least squares on the unit sphere by a fixed number of multiplications, and its residual."""
         weights = self._unit(gradient)
         step = residual = ""
-        for number in range(self.card.products):
+        for number in range(products):
             product = multiplied(weights)
             missing = self.node("Sub", gradient, product)
             if number == 0:
                 length = self.node("Max", self._length(product), self.constant(TINY))
                 step = self.node("Div", self.constant(2.0), length)
-            if number == self.card.products - 1:
+            if number == products - 1:
                 residual = self._residual(missing, weights)
             weights = self._unit(self.node("Add", weights, self.node("Mul", step, missing)))
         return [

@@ -104,8 +104,8 @@ def export(
       stay float.
     - `photographs`: files and folders to check and to calibrate with; by default those that are installed. A network
       that is no `Model` takes `inputs` instead, a batch of real ones.
-    - `temperature`: of the map of the prediction; `products`: multiplications that a filter is found by, one fewer and
-      its error is some six times as large; `opset`: of ONNX.
+    - `temperature`: of the map of the prediction; `products`: multiplications that a filter is found by (one more for
+      the prediction), of which each leaves some sixth of the error; `opset`: of ONNX.
 
     >>> import tempfile
     >>> network = nn.Sequential(

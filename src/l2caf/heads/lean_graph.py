@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -43,9 +44,14 @@ class lean_graph(TorchFunctionMode):  # noqa: N801 - used as `torch.no_grad` is
     ) -> Any:
         named = kwargs or {}
         lean = _LEAN.get(function)
-        given = args[0] if args else named.get("input")
-        if lean is not None and torch.is_grad_enabled() and isinstance(given, Tensor) and given.requires_grad:
-            return lean(function, *args, **named)
+        if lean is not None and torch.is_grad_enabled():
+            given = args[0] if args else named.get("input")
+            if isinstance(given, Tensor) and given.requires_grad:
+                return lean(function, *args, **named)
+        if function is torch.cat and torch.is_grad_enabled() and args and "out" not in named:
+            tensors = args[0]
+            if isinstance(tensors, list | tuple) and sum(one.requires_grad for one in tensors) == 1:
+                return _joined_to_others(function, *args, **named)
         return function(*args, **named)
 
 
@@ -155,11 +161,28 @@ class _Reach(NamedTuple):
         return cls(axes, each(stride), each(padding), far)
 
 
+# Where a gradient that was put into zeros lies, told on the tensor itself: to look for it takes longer than to use it.
+# What torch makes of such a gradient is another tensor, on which nothing is told.
+_KNOWN = "_l2caf_lies_within"
 Box = Sequence[tuple[int, int]]  # start and stop along each axis of space
+
+
+def _times(gradient: Tensor, factor: Tensor) -> Tensor:
+    """The product with a factor of the gradient's shape, or of one number per channel."""
+    if gradient.ndim < 3:
+        return gradient * factor
+    within = _support(gradient, gradient.ndim - 2)
+    starts = [start for start, _ in within]
+    if factor.shape[2:] == gradient.shape[2:]:
+        factor = _cut(factor, within)
+    return _put(_cut(gradient, within) * factor, starts, gradient.shape[2:])
 
 
 def _support(gradient: Tensor, axes: int) -> Box:
     """The smallest box outside of which a gradient is zero; one number, where it is zero all over."""
+    known: Box | None = getattr(gradient, _KNOWN, None)
+    if known is not None and len(known) == axes:
+        return known
     lead = gradient.ndim - axes
     there = gradient.detach().ne(0).flatten(0, lead - 1).any(dim=0)
     found = []
@@ -177,14 +200,63 @@ def _cut(values: Tensor, within: Box) -> Tensor:
 
 def _put(values: Tensor, starts: Sequence[int], size: Sequence[int]) -> Tensor:
     """Values from given places on, in zeros of a size; what lies beyond its ends is left out."""
-    pads: list[int] = []
-    for axis, (start, length) in enumerate(zip(starts, size, strict=True), start=values.ndim - len(size)):
-        first, last = max(0, -start), min(values.shape[axis], length - start)
-        if first >= last:  # of a convolution, that saw nothing but its padding there
-            return values.new_zeros(*values.shape[: -len(size)], *size)
-        values = values.narrow(axis, first, last - first)
-        pads = [start + first, length - start - last, *pads]
-    return F.pad(values, pads) if any(pads) else values
+    if not any(starts) and values.shape[values.ndim - len(size) :] == tuple(size):
+        return values
+    found: Tensor = _Moved.apply(values, tuple(starts), tuple(size))
+    return found
+
+
+class _Moved(torch.autograd.Function):
+    """`_put`, whose way back is `_put`, too."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, starts: tuple[int, ...], size: tuple[int, ...]) -> Tensor:
+        ctx.starts, ctx.size = starts, values.shape[values.ndim - len(size) :]
+        within = []
+        for axis, (start, length) in enumerate(zip(starts, size, strict=True), start=values.ndim - len(size)):
+            first, last = max(0, -start), min(values.shape[axis], length - start)
+            if first >= last:  # of a convolution, that saw nothing but its padding there
+                return _zeros(values, size)
+            values = values.narrow(axis, first, last - first)
+            within.append((start + first, start + last))
+        if values.shape[values.ndim - len(size) :] == size:
+            return values.clone() if values.is_contiguous() else values.contiguous()
+        found = _zeros(values, size)
+        part = found
+        for axis, (start, stop) in enumerate(within, start=values.ndim - len(size)):
+            part = part.narrow(axis, start, stop - start)
+        part.copy_(values)
+        setattr(found, _KNOWN, within)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _put(gradients[0], [-start for start in ctx.starts], ctx.size), None, None
+
+
+def _zeros(like: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Zeros that cost nothing where nobody looks: the system gives numpy its pages on first use, torch writes each."""
+    shape = (*like.shape[: like.ndim - len(size)], *size)
+    if like.device.type != "cpu" or like.dtype not in (torch.float32, torch.float64):
+        return like.new_zeros(shape)
+    return torch.from_numpy(np.zeros(shape, np.float32 if like.dtype == torch.float32 else np.float64))
+
+
+def _joined_to_others(function: Callable[..., Tensor], tensors: Sequence[Tensor], dim: int = 0, **named: Any) -> Tensor:
+    """`torch.cat` with tensors that have no gradient, as a U-Net does: the way back keeps what is known of it."""
+    (place,) = [number for number, one in enumerate(tensors) if one.requires_grad]
+    start, length = sum(one.shape[dim] for one in tensors[:place]), tensors[place].shape[dim]
+
+    def back(gradient: Tensor) -> Tensor:
+        found = gradient.narrow(dim, start, length)
+        if dim == 1 and hasattr(gradient, _KNOWN):
+            setattr(found, _KNOWN, getattr(gradient, _KNOWN))
+        return found
+
+    def compute(given: Tensor) -> tuple[Tensor, Back]:
+        return function([*tensors[:place], given, *tensors[place + 1 :]], dim, **named), back
+
+    return _joined(tensors[place], compute)
 
 
 def _normalised(
@@ -205,7 +277,7 @@ def _normalised(
         scale = (running_var + eps).rsqrt() * (1.0 if weight is None else weight)
         scale = scale.reshape(-1, *[1] * (given.ndim - 2))
         result = function(given, running_mean, running_var, weight, bias, training, momentum, eps)
-        return result, lambda gradient: gradient * scale.to(gradient)
+        return result, lambda gradient: _times(gradient, scale.to(gradient))
 
     return _joined(input, compute)
 
@@ -214,7 +286,7 @@ def _rectified(function: Callable[..., Tensor], input: Tensor, inplace: bool = F
     def compute(given: Tensor) -> tuple[Tensor, Back]:
         result = function(given, inplace) if inplace else function(given)
         positive = result > 0
-        return result, lambda gradient: gradient * positive
+        return result, lambda gradient: _times(gradient, positive)
 
     return _joined(input, compute, written=inplace)
 

@@ -52,6 +52,11 @@ class Tangent:
         """J 1: how the output goes on where all of the map is made stronger."""
         return self.push(torch.ones_like(self.leaf))
 
+    @property
+    def pulled_at_random(self) -> Tensor:
+        """J^T d for normal random numbers d."""
+        return torch.zeros_like(self.leaf) if self._pulled is None else self._pulled[1].detach()
+
     @cached_property
     def _pulled(self) -> tuple[Tensor, Tensor] | None:
         """J^T d with its graph, for directions that are nowhere zero: what they leave untouched, no others touch."""

@@ -377,7 +377,8 @@ class _Finder:
     def _output_is_map(self) -> bool:
         if len(self.survey.output) < 3 or not self.survey.layouts(self.survey.output):
             return False
-        self.judge([OUTPUT])
+        # With the layers, as of a dense predictor all are to be judged: another run on all slabs costs as much as this.
+        self.judge([OUTPUT, *range(len(self.survey.seen))])
         return self._verdict(OUTPUT) is Verdict.CONFIRMED
 
     def judge(self, numbers: Sequence[int]) -> None:

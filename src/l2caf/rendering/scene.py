@@ -15,7 +15,7 @@ from ..volumes.turn import SIDES, Turn, codes_of, sampled
 from .colors import Floats, resized
 
 LEAST, MOST = 320, 900  # pixels of the longest side of a volume: most are coarse, and a screen is not
-DARK, BRIGHT = 0.002, 0.998  # of the voxels, which may be darker and brighter than what is drawn as black and white
+DARK, BRIGHT = 0.0005, 0.9995  # of the voxels: what is beyond is drawn as black and white, lest one voxel decides
 # From the top of a page to its bottom, and from left to right: so that the top of a head is up, its front is up in
 # axial planes and left in sagittal ones, and its left is left.
 UPRIGHT = "IPR"

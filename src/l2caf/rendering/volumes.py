@@ -89,8 +89,8 @@ class Drawing:
         pictures, titles = self.planes(at)
         return grid([pictures], titles=[titles], cell_height=pictures[0].height)
 
-    def montage(self, along: int = 0, *, slices: int = SLICES) -> Image.Image:
-        """Planes side by side, evenly spaced over what of the volume is not empty."""
+    def montage(self, along: int = 0, *, slices: int = SLICES) -> tuple[list[list[Image.Image]], list[list[str]]]:
+        """Rows of planes, evenly spaced over what of the volume is not empty, and what they are called."""
         if isinstance(slices, bool) or not isinstance(slices, int) or slices < 1:
             raise InputError(f"{slices} slices cannot be shown; ask for at least one.", field="montage")
         chosen = self._spread(along, slices)
@@ -100,11 +100,7 @@ class Drawing:
         pictures = [self.plane(along, place, scale=scale) for place in chosen]
         titles = [self.scene.axes[along].title(place) for place in chosen]
         starts = range(0, len(chosen), across)
-        return grid(
-            [pictures[start : start + across] for start in starts],
-            titles=[titles[start : start + across] for start in starts],
-            cell_height=pictures[0].height,
-        )
+        return [pictures[one : one + across] for one in starts], [titles[one : one + across] for one in starts]
 
     def frames(self, along: int = 0) -> list[Image.Image]:
         """All planes, or so many of them evenly spaced, each with its number: for a film."""
@@ -179,7 +175,9 @@ def drawing_of(
     own = [] if level is None else components_of_volume(fine.clip(min=0), level)[:1].tolist()
     marked = [scene.edges(one, on_scan=False) for one in own]
     marked += [scene.edges(one, on_scan=getattr(one, "on", "scan") == "scan") for one in listed_boxes(boxes)]
-    peak = np.unravel_index(int(np.abs(fine).argmax()), fine.shape)
+    # With two signs the place that speaks most for it, if any does; the middle of a map that shows nothing.
+    hottest = fine if (fine > 0).any() else -fine
+    peak = np.unravel_index(int(hottest.argmax()), fine.shape) if fine.any() else [n // 2 for n in fine.shape]
     at = scene.place([int(one) for one in peak], fine.shape)
     return Drawing(scene, heat, signed, boxes=marked, **style), at
 
@@ -192,15 +190,31 @@ def pictured(drawing: Drawing, at: Places, *, slice: Any = None, montage: Any = 
     """
     if slice is not None:
         return drawing.plane(*drawing.scene.named(slice))
-    if montage is None or montage is False:
-        return drawing.row(at)
+    return drawing.row(at) if montage is None or montage is False else _set([("", drawing)], montage)
+
+
+def many(maps: Sequence[tuple[str, Drawing]], montage: Any, *, heading: str = "", caption: str = "") -> Image.Image:
+    """A montage of each of several drawings, one below the other, with their words and what the colours mean."""
+    drawing = maps[0][1]
+    legend = colours(signed=drawing.signed, cmap=drawing.cmap, size=15)
+    return _set(maps, montage, heading=heading, caption=caption, legend=legend)
+
+
+def _set(maps: Sequence[tuple[str, Drawing]], montage: Any, **words: Any) -> Image.Image:
     listed = montage if isinstance(montage, tuple | list) else (montage,)
     names = [one for one in listed if isinstance(one, str)]
     counts = [one for one in listed if not isinstance(one, str | bool)]
     if len(names) > 1 or len(counts) > 1 or not all(isinstance(one, int) for one in counts):
         raise InputError(f"montage is {montage!r}: give True, or such as ('coronal', 20).", field="montage")
-    along = drawing.scene.along(names[0], field="montage") if names else 0
-    return drawing.montage(along, slices=counts[0] if counts else SLICES)
+    rows: list[list[Image.Image]] = []
+    titles: list[list[str]] = []
+    labels: list[str] = []
+    for label, drawing in maps:
+        along = drawing.scene.along(names[0], field="montage") if names else 0
+        drawn, called = drawing.montage(along, slices=counts[0] if counts else SLICES)
+        rows, titles, labels = rows + drawn, titles + called, [*labels, label, *[""] * (len(drawn) - 1)]
+    known = labels if any(labels) and len(maps) > 1 else None
+    return grid(rows, titles=titles, row_labels=known, cell_height=rows[0][0].height, **words)
 
 
 def _on_white(picture: Image.Image, height: int) -> Image.Image:

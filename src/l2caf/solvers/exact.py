@@ -27,7 +27,7 @@ from ..objectives.objective import Loss, Metric
 from ..problem import Problem
 from ..solution import Outcome
 from .solver import Found, Solver
-from .sphere import FEW, TINY, LinearMap, as_array, by_eigenvalues, by_products
+from .sphere import FEW, TINY, LinearMap, OfArrays, as_array, by_eigenvalues, by_products
 
 SHORT = 1 - 1e-6  # below this a filter is shorter than 1 by more than rounding
 
@@ -186,6 +186,8 @@ class _WrittenOut(LinearMap, Protocol):
 
     def only(self, samples: Tensor) -> Tensor: ...
 
+    def on_arrays(self) -> tuple[OfArrays, OfArrays] | None: ...
+
 
 def _heard(metric: Metric, values: Tensor) -> Tensor:
     """S v, in the precision of the values."""
@@ -212,6 +214,13 @@ class _Seen(NamedTuple):
         if arrays is None:
             return self.mapping.pull(self.metric.pull(directions).to(directions))
         return self.mapping.pull(torch.from_numpy(arrays.pull(as_array(directions))).to(directions))
+
+    def on_arrays(self) -> tuple[OfArrays, OfArrays] | None:
+        inner, metric = self.mapping.on_arrays(), self.metric.arrays
+        if inner is None or metric is None:
+            return None
+        push, pull = inner
+        return lambda filters: metric.push(push(filters)), lambda directions: pull(metric.pull(directions))
 
     def only(self, samples: Tensor) -> Tensor:
         return self.metric.only(samples).push(self.mapping.only(samples).mT).mT
@@ -242,7 +251,7 @@ def _least_squares(problem: Problem) -> Solved | None:
         if min(target.shape[1], problem.positions) <= FEW and problem.fits:
             found.append(_apart(problem, loss, mapping.jacobian, target))
             continue
-        weights, value, certain = by_products(mapping, target)
+        weights, value, certain = by_products(mapping, target, on_arrays=mapping.on_arrays())
         missing = finite & ~certain
         if not bool(missing.any()):
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -22,6 +23,9 @@ __all__ = [
 ]
 
 
+OfArrays = Callable[[Floats], Floats]
+
+
 class LinearMap(Protocol):
     """A linear map J, (B, n) to (B, m), and its transpose."""
 
@@ -38,26 +42,42 @@ class Nearest(NamedTuple):
     certain: Tensor
 
 
-def by_products(mapping: LinearMap, target: Tensor, *, precision: float | None = None) -> Nearest:
+def by_products(
+    mapping: LinearMap,
+    target: Tensor,
+    *,
+    precision: float | None = None,
+    on_arrays: tuple[OfArrays, OfArrays] | None = None,
+) -> Nearest:
     """Minimise in the span of a few products (`in_span`), which are computed in the map's own precision.
 
-    `precision` is how far a filter may be from the best one, if not just that of the map's numbers.
+    `precision` is how far a filter may be from the best one, if not just that of the map's numbers; `on_arrays` are the
+    map's push and pull for plain arrays, where it has such.
     """
+    push, pull = on_arrays or _by_tensors(mapping, target)
     pushed: list[Floats] = []
 
     def product(direction: Floats) -> Floats:
-        output = mapping.push(torch.from_numpy(direction).to(target))
-        pushed.append(as_array(output))
-        return as_array(mapping.pull(output))
+        pushed.append(push(direction))
+        return pull(pushed[-1])
 
-    least = CERTAIN * torch.finfo(target.dtype).eps
-    found = in_span(as_array(mapping.pull(target)), product, max(least, precision or 0.0))
-    missed = -as_array(target)
+    wanted, least = as_array(target), CERTAIN * torch.finfo(target.dtype).eps
+    found = in_span(pull(wanted), product, max(least, precision or 0.0))
+    missed = -wanted
     for coefficients, output in zip(found.coefficients.T, pushed, strict=True):
         missed += coefficients[:, None] * output
     loss = torch.from_numpy((missed * missed).sum(axis=1))
     weights, certain = torch.from_numpy(found.weights), torch.from_numpy(found.certain)
     return Nearest(weights.to(target.device), loss.to(target.device), certain.to(target.device))
+
+
+def _by_tensors(mapping: LinearMap, like: Tensor) -> tuple[OfArrays, OfArrays]:
+    """A map's products for arrays, in the precision and on the device of a tensor."""
+
+    def tensor(values: Floats) -> Tensor:
+        return torch.from_numpy(values).to(like)
+
+    return lambda filters: as_array(mapping.push(tensor(filters))), lambda d: as_array(mapping.pull(tensor(d)))
 
 
 def as_array(values: Tensor) -> Floats:

@@ -236,12 +236,12 @@ def _explain(
     samples = [Sample(file, name=name) for name, file in named.items() if name not in written]
     for rows in rows_of(spec, samples, size=request.batch, executor=executor):
         went_well = [row for row in rows if "error" not in row]
-        misfits = [row["error"] for row in rows if row.get("by_method")]
+        misfits = [row for row in rows if row.get("by_method")]
         if misfits and not written and not went_well:
-            raise MethodError(misfits[0])
+            raise MethodError(misfits[0]["error"], field=misfits[0].get("setting"))
         for row in rows:
             if "error" in row:
-                failed.append(Failed(named[row["image"]], InputError(row["error"])))
+                failed.append(Failed(named[row["image"]], InputError(row["error"], field=row.get("setting"))))
                 if len(named) > 1:  # of a single one the result says all
                     skipped(failed[-1])
             else:

@@ -82,14 +82,19 @@ def explain_both_ways(
 
 @dataclass(frozen=True)
 class Misfit:
-    """A photograph that could not be explained; `by_method`: because the method does not fit what it shows."""
+    """A photograph that could not be explained; `by_method`: because the method does not fit what it shows.
+
+    `setting` is what was asked that is at fault, where it is one thing.
+    """
 
     image: str
     error: str
     by_method: bool
+    setting: str | None = None
 
     def as_dict(self) -> Row:
-        return {"image": self.image, "error": self.error, "by_method": self.by_method}
+        at_fault = {} if self.setting is None else {"setting": self.setting}
+        return {"image": self.image, "error": self.error, "by_method": self.by_method, **at_fault}
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ class Photographs(Work):
         writer = Writer(Path(self.out), self.question, self.style, bare=self.bare, npy=self.npy, ending=self.ending)
         ready = [Ready(*one) for one in zip(batch.paths, batch.each, batch.pictures, batch.crops, strict=True)]
         return [
-            Misfit(name, str(answer.error), isinstance(answer.error, MethodError))
+            Misfit(name, str(answer.error), isinstance(answer.error, MethodError), answer.error.field)
             if isinstance(answer, Failed)
             else Pictured(name, writer.write(answer, name, network=model.name, note=self._note(name, path)))
             for name, path, answer in zip(batch.names, batch.paths, answered(asked, ready), strict=True)

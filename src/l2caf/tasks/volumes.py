@@ -13,7 +13,7 @@ from ..progress import Progress, silent
 from ..rendering.animation import save_gif
 from ..rendering.grid import grid
 from ..rendering.style import FAINT_SHARE
-from ..rendering.volumes import pictured, sheet
+from ..rendering.volumes import many, sheet
 from ..volumes import VolumeCrop, is_volume, read_volume
 from ..volumes.files import NIFTI, ending_of
 from .explain import ExplainRequest, ExplainResult
@@ -21,6 +21,8 @@ from .explained import Explained, Written
 from .one_by_one import OneByOne, check_one_picture
 from .outputs import FIGURES, PICTURES, Skipped, unheard
 from .question import read_box
+
+MOST_HIGH = 640  # pixels of a single plane
 
 if TYPE_CHECKING:
     from ..heatmap import Heatmap
@@ -192,14 +194,15 @@ class _Asked:
             along = drawing.scene.along(planes.slice or planes.montage or drawing.scene.axes[0].name, field="slice")
             return (save_gif(drawing.frames(along), path, hold=500),)
         words: dict[str, Any] = {} if request.bare else self.run.words(explained, name)
-        if planes.slice is not None or planes.montage is not None:
-            drawn = [[pictured(one, at, slice=planes.plane, montage=planes.montage)] for _, one, at in maps]
-            if not request.bare:
-                titles = [[title] for title, _, _ in maps]
-                made = grid(drawn, titles=titles, cell_height=drawn[0][0].height, legend=style.legend, **words)
-            else:
-                _check_one(len(maps), "A plane or a montage without titles")
-                made = drawn[0][0]
+        if planes.slice is not None:
+            drawn = [one.plane(*one.scene.named(planes.plane)) for _, one, _ in maps]
+            titles = None if request.bare else [[title for title, _, _ in maps]]
+            height = min(MOST_HIGH, drawn[0].height)
+            made = grid(
+                [drawn], titles=titles, cell_height=height, legend=None if request.bare else style.legend, **words
+            )
+        elif planes.montage is not None:
+            made = many([(title, one) for title, one, _ in maps], planes.montage, **words)
         elif request.bare:
             made = grid(
                 [one.planes(at)[0] for _, one, at in maps], cell_height=maps[0][1].planes(maps[0][2])[0][0].height

@@ -104,7 +104,7 @@ class VolumeCrop:
 
     def _as_mask(self, where: Any) -> Mask:
         """A box, or a mask on the scan, as a mask on the scan."""
-        if isinstance(where, tuple | list) and len(where) == 6:
+        if isinstance(where, tuple | list):
             return self._boxed(where)
         given = as_volume(where)
         if given.shape != self.scan.shape:
@@ -125,7 +125,11 @@ class VolumeCrop:
         return given.values != 0
 
     def _boxed(self, box: Any) -> Mask:
-        said = ",".join(f"{one:g}" for one in box)
+        said = ",".join(map(str, box))
+        if len(box) != 6:
+            raise InputError(
+                f"The box {said} is no box of a volume: give i0,j0,k0,i1,j1,k1 in voxels of the scan.", field="region"
+            )
         if any(first >= last for first, last in zip(box[:3], box[3:], strict=True)):
             raise InputError(
                 f"The box {said} is empty: give i0,j0,k0,i1,j1,k1 in voxels of the scan, half-open.", field="region"

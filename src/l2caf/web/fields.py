@@ -13,6 +13,7 @@ import gradio as gr
 from gradio import component_meta
 
 from ..errors import Cancelled, L2cafError
+from .visits import Visit
 
 GENERAL = ""
 
@@ -35,7 +36,7 @@ def _check_uploaded(path: Any) -> None:
 def _no_stubs() -> Iterator[None]:
     """Gradio writes a .pyi file beside the module of each class of a control; nothing is written into the package."""
     kept = component_meta.create_or_modify_pyi
-    component_meta.create_or_modify_pyi = lambda *_: None  # type: ignore[assignment]
+    component_meta.create_or_modify_pyi = lambda *_: None
     try:
         yield
     finally:
@@ -94,27 +95,32 @@ class Faults:
         self._places |= dict.fromkeys(fields, slot)
         return slot
 
-    def cleared(self) -> dict[Any, Any]:
-        """Say nothing any more."""
-        return {slot: gr.update(value="", visible=False) for slot in self.slots}
+    def cleared(self, visit: Visit) -> dict[Any, Any]:
+        """Say nothing any more where something was said."""
+        said = [slot for slot in self.slots if slot in visit.said]
+        visit.said.difference_update(said)
+        return {slot: gr.update(value="", visible=False) for slot in said}
 
-    def told(self, error: L2cafError) -> dict[Any, Any]:
+    def told(self, visit: Visit, error: L2cafError) -> dict[Any, Any]:
         """Say one sentence at its control, and nothing elsewhere."""
         slot = self._places.get(error.field or GENERAL, self.slots[0])
         words = f'<p role="alert">{html.escape(str(error))}</p>'
-        return {**self.cleared(), slot: gr.update(value=words, visible=True)}
+        made = {**self.cleared(visit), slot: gr.update(value=words, visible=True)}
+        visit.said.add(slot)
+        return made
 
     def guard(self, act: Callable[..., dict[Any, Any]]) -> Callable[..., dict[Any, Any]]:
         """Run what a control does; what is wrong is said at the control, and all else stays as it was."""
 
         @functools.wraps(act)
-        def guarded(*given: Any, **named: Any) -> dict[Any, Any]:
+        def guarded(visit: Visit, *given: Any) -> dict[Any, Any]:
             try:
-                return {**self.cleared(), **act(*given, **named)}
+                made = act(visit, *given)
             except Cancelled:
-                return self.cleared()
+                return self.cleared(visit)
             except L2cafError as error:
-                return self.told(error)
+                return self.told(visit, error)
+            return made if any(slot in made for slot in self.slots) else {**self.cleared(visit), **made}
 
         return guarded
 

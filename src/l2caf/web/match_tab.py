@@ -208,7 +208,9 @@ class MatchTab:
         apart = contrast_drawn(matches)
         if apart is not None:
             title = contrast_title(matches).replace("\n", ", ")
-            found_so.append(markup.section("Told apart") + markup.figures([Shown(apart, title, f"The query, {title}")]))
+            found_so.append(
+                markup.section("One rather than another") + markup.figures([Shown(apart, title, f"The query, {title}")])
+            )
         said = [f"{found.gallery} pictures compared, by {matches.unit}: {found.compares}."]
         said += [str(one.error) for one in found.failed]
         told = markup.notes(one.replace(str(visit.folder), "").replace(str(self.host.home), "") for one in said)

@@ -63,7 +63,8 @@ class Host:
         """
 
         def handle(request: gr.Request, *given: Any) -> Any:
-            return act(self.visits.of(request.session_hash), *given) or {outputs[0]: gr.skip()}
+            with self.visits.working():
+                return act(self.visits.of(request.session_hash), *given) or {outputs[0]: gr.skip()}
 
         line = queue or (NETWORK if heavy else DRAWING)
         mode, shown = "always_last" if latest else "multiple", "minimal" if heavy else "hidden"

@@ -201,7 +201,7 @@ class PictureTab:
             return self._first(visit, asked)
         except L2cafError as error:  # what cannot be read is not shown beside the map of another
             taken_back = {} if error.field != "image" else {self.photograph: None}
-            return {**made, **self.faults.told(error), **taken_back}
+            return {**made, **self.faults.told(visit, error), **taken_back}
 
     def _taking(self, name: str) -> Any:
         def take(visit: Visit, *asked: Any) -> dict[Any, Any]:
@@ -238,6 +238,10 @@ class PictureTab:
         signed: bool,
     ) -> dict[Any, Any]:
         """Ask the network, and show what it says."""
+        if visit.photograph is None and classes:  # they are shown beside a photograph alone
+            raise InputError(
+                "The connection was lost, and with it the visit: drop the photograph again.", field="image"
+            )
         if visit.photograph is None:
             return {}
         chosen = tuple(int(one) for one in classes[-2:])
@@ -251,18 +255,19 @@ class PictureTab:
         found = look(request, model=self.host.models.get(request.network))
         visit.look = found
         if was is not None and was.network != found.network:
-            visit.comparison = None
+            visit.comparison, was = None, None
         # Two classes are seen side by side with what speaks against each, unless the visitor says otherwise.
         before = 0 if was is None else len(was.question.classes)
         signed = found.speaks_for_and_against and (signed or (len(chosen) == 2 and before < 2))
         style = _style(alpha, threshold, box, signed)
-        return {
+        made = {
             **self._drawn(visit, style),
             self.facts: _facts(found),
             self.classes: _choices(found, chosen),
-            self.found: gr.update(visible=True),
             self.signed: gr.update(value=signed, interactive=found.speaks_for_and_against),
         }
+        # What need not change is not sent: each control of an answer costs as much as drawing a map.
+        return made if was is not None else {**made, self.found: gr.update(visible=True), self.methods: ""}
 
     @staticmethod
     def _question(method: str, filter: str, classes: tuple[int, ...]) -> Question:
@@ -310,7 +315,6 @@ class PictureTab:
             self.figure: markup.figures(shown, "map-last" if len(drawn) == 1 else ""),
             self.command: markup.code(as_command(found, style), of="the-command", name="Command line"),
             self.python: markup.code(as_python(found, style), of="the-python", name="Python"),
-            self.methods: "",
         }
         if visit.comparison is not None:
             cells = visit.comparison.drawn(replace(style, signed=False), height=TILE)

@@ -24,6 +24,7 @@ from .limits import Limits
 T = TypeVar("T")
 HERE = "127.0.0.1"
 PORT = 7860
+PATIENCE = 60  # seconds for what is being done when the page closes
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
@@ -215,6 +216,8 @@ class Server:
             self._warming.join()
         self.visits.end_all()
         self._page.close(verbose=False)
+        self.visits.rest(PATIENCE)
+        self.visits.end_all()  # what began in the meantime
         self._tidy()
 
     def _tidy(self) -> None:

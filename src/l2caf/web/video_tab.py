@@ -94,25 +94,25 @@ class VideoTab:
             least = self.host.limits.check_clip(path)
             yield from self._run(visit, [path], least, *asked)
         except L2cafError as error:
-            yield self._failed(error)
+            yield self._failed(visit, error)
 
     def explain_sample(self, visit: Visit, clip: str | None, *asked: Any) -> Iterator[dict[Any, Any]]:
         """The same with the program's own clip."""
         try:
             yield from self._run(visit, [], 1, *asked)
         except L2cafError as error:
-            yield self._failed(error)
+            yield self._failed(visit, error)
 
-    def _failed(self, error: L2cafError) -> dict[Any, Any]:
+    def _failed(self, visit: Visit, error: L2cafError) -> dict[Any, Any]:
         error.args = tuple(str(one).replace(f"{self.host.home}/", "") for one in error.args)
-        return {self.progress: "", **self.faults.told(error)}
+        return {self.progress: "", **self.faults.told(visit, error)}
 
     def _run(
         self, visit: Visit, clips: list[Path], least: int, network: str, of_class: str, signed: bool, stride: int
     ) -> Iterator[dict[Any, Any]]:
         visit.stop.set()  # one job a visitor: an earlier one makes room
         visit.stop = stop = threading.Event()
-        yield {self.progress: _bar("waiting", 0, None), **self.faults.cleared()}
+        yield {self.progress: _bar("waiting", 0, None), **self.faults.cleared(visit)}
         request = VideoRequest(
             clips,
             visit.place("films"),
@@ -162,8 +162,9 @@ class VideoTab:
             told.put((stage, done, total))
 
         try:
-            model = self.host.models.get(request.network, use="video", progress=progress)
-            told.put(explain_clips(request, model=model, progress=progress))
+            with self.host.visits.working():
+                model = self.host.models.get(request.network, use="video", progress=progress)
+                told.put(explain_clips(request, model=model, progress=progress))
         except BaseException as error:  # noqa: BLE001 - whoever follows it raises it
             told.put(error)
 
@@ -172,7 +173,7 @@ class VideoTab:
             raise result.failed[0].error
         (filmed,) = result.written
         return {
-            **self.faults.cleared(),
+            **self.faults.cleared(visit),
             self.progress: "",
             self.figure: _film(filmed, result),
             self.found: gr.update(visible=True),

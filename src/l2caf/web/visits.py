@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
@@ -28,6 +30,7 @@ class Visit:
     """One open page: its photograph, what was found in it, and its files.
 
     files   uploads that were read for it, which go with it
+    said    the places where an error stands
     """
 
     folder: Path
@@ -38,6 +41,7 @@ class Visit:
     matches: Found | None = None
     browsed: Browsed | None = None
     files: set[Path] = field(default_factory=set)
+    said: set[Any] = field(default_factory=set)
     stop: threading.Event = field(default_factory=threading.Event)
 
     def place(self, name: str) -> Path:
@@ -63,6 +67,7 @@ class Visits:
         self.home, self.most = home, most
         self._open: OrderedDict[str, Visit] = OrderedDict()
         self._lock = threading.Lock()
+        self._working, self._rested = 0, threading.Condition()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -88,6 +93,28 @@ class Visits:
             visit = self._open.pop(name or "", None)
         if visit is not None:
             visit.end()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count a piece of work while it is done."""
+        with self._rested:
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._rested:
+                self._working -= 1
+                self._rested.notify_all()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is being done for anybody."""
+        return self._working > 0
+
+    def rest(self, seconds: float) -> bool:
+        """Wait until all work is done: a process that ends in the midst of torch's is aborted."""
+        with self._rested:
+            return self._rested.wait_for(lambda: not self._working, seconds)
 
     def end_all(self) -> None:
         with self._lock:
