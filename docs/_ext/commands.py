@@ -52,7 +52,7 @@ def named(parameter: Any) -> str:
 def explained(parameter: Any) -> str:
     default = parameter.default
     said = plain(parameter.help or "")
-    shown = parameter.show_default and default not in (None, False, True, (), []) and not callable(default)
+    shown = parameter.show_default and default not in (None, False, True, (), [], "") and not callable(default)
     return marked(f"{said} Default: `{default}`." if shown else said)
 
 

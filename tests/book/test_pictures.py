@@ -6,6 +6,7 @@ import re
 import runpy
 import shlex
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -34,18 +35,22 @@ def build():
 """
 
 
+def is_listed(picture: str) -> bool:
+    return any(fnmatchcase(picture, name) for name in MADE_BY)
+
+
 def test_the_list_is_complete() -> None:
     pictures = {file.relative_to(PICTURES).as_posix() for file in PICTURES.rglob("*") if file.suffix in SUFFIXES}
-    missing = pictures - MADE_BY.keys()
+    missing = {name for name in pictures if not is_listed(name)}
     assert not missing, f"docs/pictures/made-by.toml does not say which command made {', '.join(sorted(missing))}"
-    assert not MADE_BY.keys() - pictures
+    assert not {name for name in MADE_BY if "*" not in name} - pictures
 
 
 def test_every_picture_of_the_pages_is_on_the_list() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", page.read_text("utf-8")):
             picture = (page.parent / target).resolve()
-            assert picture.relative_to(PICTURES).as_posix() in MADE_BY, f"{page.name}: {target}"
+            assert is_listed(picture.relative_to(PICTURES).as_posix()), f"{page.name}: {target}"
 
 
 @pytest.mark.parametrize("name", sorted(MADE_BY))
@@ -54,7 +59,7 @@ def test_every_command_could_run(name: str) -> None:
     if tool == "python":
         script = ROOT / words[0]
         assert script.is_file()
-        assert f"docs/pictures/{name}" in words
+        assert f"docs/pictures/{name}" in words or ("*" in name and "docs/pictures" in words)
     elif tool == "make":
         assert words[0] in make_targets()
     else:
