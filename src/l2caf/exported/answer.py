@@ -141,8 +141,8 @@ class Answer:
             for wanted in classes:
                 if wanted not in own:
                     raise InputError(
-                        f"{self.prediction_of(sample, wanted)} is not among the best {len(own)} classes here, and the"
-                        " file has maps of these alone: export the network again with more of the best classes.",
+                        f"{self.prediction_of(sample, wanted).name} is not among the best {len(own)} classes here, and"
+                        " the file has maps of these alone: export the network again with more of the best classes.",
                         field="class",
                     )
             places.append([own.index(wanted) for wanted in classes])

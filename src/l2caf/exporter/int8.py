@@ -1,8 +1,8 @@
 """A graph in eight bits: static quantisation by ONNX Runtime, with real photographs to learn the ranges from.
 
-Weights are int8 per channel, in seven of the eight bits: without it, processors without VNNI overflow. The first
-convolution and the depthwise ones stay float (they hold few of the multiplications, and most of the error), and so does
-the head, whose weights the maps need as they are.
+Convolutions alone become int8, with weights per channel in seven of the eight bits: without it, processors without VNNI
+overflow. The first convolution and the depthwise ones stay float (they hold few of the multiplications, and most of the
+error), so do sums between layers, and so does the head, whose weights the maps need as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -26,8 +25,8 @@ from ..exported.card import IMAGES
 Images = npt.NDArray[np.float32]
 
 
-def in_int8(model: onnx.ModelProto, batches: Iterable[Images], *, weight: npt.NDArray[np.float32]) -> onnx.ModelProto:
-    """The same graph in eight bits; `weight` is W of the head, and `batches` are inputs of photographs."""
+def in_int8(model: onnx.ModelProto, batches: Iterable[Images]) -> onnx.ModelProto:
+    """The same graph in eight bits; `batches` are inputs of photographs."""
     with tempfile.TemporaryDirectory() as folder, _in_silence():
         prepared, made = Path(folder, "prepared.onnx"), Path(folder, "int8.onnx")
         onnx.save(model, prepared)
@@ -41,32 +40,24 @@ def in_int8(model: onnx.ModelProto, batches: Iterable[Images], *, weight: npt.ND
             weight_type=QuantType.QInt8,
             per_channel=True,
             reduce_range=True,
-            nodes_to_exclude=kept_float(onnx.load(prepared), weight),
+            op_types_to_quantize=["Conv"],
+            nodes_to_exclude=kept_float(onnx.load(prepared)),
         )
         return onnx.load(made)
 
 
-def kept_float(model: onnx.ModelProto, weight: npt.NDArray[np.float32]) -> list[str]:
-    """The names of the nodes that stay float."""
-    stored = {one.name: one for one in model.graph.initializer}
+def kept_float(model: onnx.ModelProto) -> list[str]:
+    """The names of the convolutions that stay float."""
     first = {IMAGES}
     kept = []
     for node in model.graph.node:
-        own = [stored[name] for name in node.input if name in stored]
         if node.op_type == "Conv":
             groups = next((one.i for one in node.attribute if one.name == "group"), 1)
             if first & set(node.input) or groups > 1:
                 kept.append(node.name)
         elif first & set(node.input):  # a preparation of the input, before the first convolution
             first.update(node.output)
-        if any(sorted(one.dims) == sorted(weight.shape) and _is_same(one, weight) for one in own):
-            kept.append(node.name)
     return kept
-
-
-def _is_same(stored: onnx.TensorProto, weight: npt.NDArray[np.float32]) -> bool:
-    array = numpy_helper.to_array(stored)
-    return np.array_equal(array, weight) or np.array_equal(array, weight.T)
 
 
 class _Read(CalibrationDataReader):

@@ -15,7 +15,7 @@ fewer multiplications than W and W^T do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,12 +84,12 @@ class _Part:
 
     # What a graph is made of
 
-    def node(self, kind: str, *inputs: str, count: int = 1, **settings: Any) -> Any:
-        """Add one node and return its output, or a list of several."""
+    def node(self, kind: str, *inputs: str, **settings: Any) -> str:
+        """Add one node."""
         self.made += 1
-        names = [f"l2caf_{self.made}_{kind.lower()}{f'_{number}' if count > 1 else ''}" for number in range(count)]
-        self.graph.node.append(helper.make_node(kind, inputs, names, name=f"l2caf/{self.made}/{kind}", **settings))
-        return names[0] if count == 1 else names
+        name = f"l2caf_{self.made}_{kind.lower()}"
+        self.graph.node.append(helper.make_node(kind, inputs, [name], name=f"l2caf/{self.made}/{kind}", **settings))
+        return name
 
     def constant(self, values: Any, kind: type = np.float32) -> str:
         """A constant; equal ones are kept once."""
@@ -111,11 +111,11 @@ class _Part:
             self.kept[key] = same[0] if same else self._initializer(f"l2caf_{key}", array)
         return self.kept[key]
 
-    def result(self, value: str, name: str, shape: Sequence[int], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    def result(self, value: str, name: str, shape: Sequence[int]) -> onnx.ValueInfoProto:
         """Give a value the name of an output, (B, *shape)."""
         axes = self.constant([0, *shape], np.int64)
         self.graph.node.append(helper.make_node("Reshape", [value, axes], [name], name=f"l2caf/{name}"))
-        return helper.make_tensor_value_info(name, kind, ["batch", *shape])
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *shape])
 
     # What all maps share
 
@@ -123,7 +123,7 @@ class _Part:
     def weight(self) -> str:
         return self.shared("W", self.head.weight)
 
-    def turned(self, key: str, make: Any) -> str:
+    def turned(self, key: str, make: Callable[[], str]) -> str:
         """A value that several maps need, made once."""
         if key not in self.kept:
             self.kept[key] = make()
@@ -131,16 +131,16 @@ class _Part:
 
     def rows(self, value: str) -> str:
         """(B, m) as (B, 1, m)."""
-        return str(self.node("Unsqueeze", value, self.constant([1], np.int64)))
+        return self.node("Unsqueeze", value, self.constant([1], np.int64))
 
     def pushed(self, weights: str) -> str:
         """A f: (B, 1, n) to (B, 1, C)."""
         across = self.turned("A^T", lambda: self.node("Transpose", COLUMNS, perm=[0, 2, 1]))
-        return str(self.node("MatMul", weights, across))
+        return self.node("MatMul", weights, across)
 
     def pulled(self, directions: str) -> str:
         """A^T W^T d: (B, 1, m) to (B, 1, n)."""
-        return str(self.node("MatMul", self.node("MatMul", directions, self.weight), COLUMNS))
+        return self.node("MatMul", self.node("MatMul", directions, self.weight), COLUMNS)
 
     def scores_of(self, means: str) -> str:
         """W v / n: (B, 1, C) to (B, 1, m)."""
@@ -156,15 +156,17 @@ class _Part:
 
     def of_classes(self) -> list[onnx.ValueInfoProto]:
         """The best k classes, raised above the others: of a network with one score, the score itself."""
-        scores, best = self.node("TopK", OUTPUT, self.constant([self.card.top], np.int64), axis=1, count=2)
+        top, best = self.constant([self.card.top], np.int64), MAPS["class"].classes
+        self.graph.node.append(
+            helper.make_node("TopK", [OUTPUT, top], ["l2caf_best_scores", best], name="l2caf/best", axis=1)
+        )
         rows = self.node("Gather", self.weight, best, axis=0)
         if len(self.head.weight) > 1:
             middle = self.head.weight.astype(float).mean(axis=0, keepdims=True)
             rows = self.node("Sub", rows, self.constant(middle))
         maps = self.node("LpNormalization", self.node("MatMul", rows, COLUMNS), axis=2, p=2)
-        del scores
         return [
-            self.result(best, MAPS["class"].classes, [self.card.top], TensorProto.INT64),
+            helper.make_tensor_value_info(best, TensorProto.INT64, ["batch", self.card.top]),
             self.result(maps, MAPS["class"].map, [self.card.top, *self.card.grid]),
         ]
 
@@ -181,7 +183,7 @@ class _Part:
         product = self.shared("M", (weight.T @ weight / self.positions).astype(np.float32))
 
         def multiplied_by_m(weights: str) -> str:
-            return str(self.node("MatMul", self.node("MatMul", self.pushed(weights), product), COLUMNS))
+            return self.node("MatMul", self.node("MatMul", self.pushed(weights), product), COLUMNS)
 
         # From the output, G 1 would take as many multiplications, and W would have to come from memory beside M.
         everywhere = self.constant(np.ones((1, 1, self.positions)))
@@ -195,7 +197,7 @@ class _Part:
             """S^T S v = s (v - u.v) - u sum(s (v - u.v))."""
             middle = self._sum(self.node("Mul", mean, values))
             seen = self.node("Mul", shares, self.node("Sub", values, middle))
-            return str(self.node("Sub", seen, self.node("Mul", mean, self._sum(seen))))
+            return self.node("Sub", seen, self.node("Mul", mean, self._sum(seen)))
 
         def multiplied(weights: str) -> str:
             return self.pulled(seen(self.scores_of(self.pushed(weights))))
@@ -203,7 +205,9 @@ class _Part:
         # Few classes compete, so that the largest eigenvalue is nearer to the multiplier, and each step leaves more.
         return self._kept_by("prediction", self.card.products + 1, self.pulled(seen(self.untouched())), multiplied)
 
-    def _kept_by(self, key: str, products: int, gradient: str, multiplied: Any) -> list[onnx.ValueInfoProto]:
+    def _kept_by(
+        self, key: str, products: int, gradient: str, multiplied: Callable[[str], str]
+    ) -> list[onnx.ValueInfoProto]:
         """Least squares on the unit sphere by a fixed number of multiplications, and its residual."""
         weights = self._unit(gradient)
         step = residual = ""
@@ -228,7 +232,7 @@ class _Part:
         """
         lam = self._sum(self.node("Mul", weights, missing))
         rest = self._length(self.node("Sub", missing, self.node("Mul", lam, weights)))
-        return str(self.node("Div", rest, self.node("Max", lam, self.constant(TINY))))
+        return self.node("Div", rest, self.node("Max", lam, self.constant(TINY)))
 
     def _metric(self) -> tuple[str, str]:
         """Squared sizes s and a mean's weights u, both (B, 1, m), as `softmax_metric.py` derives them.
@@ -250,10 +254,10 @@ class _Part:
         return shares, self.node("Where", is_best, root, self.node("Mul", drawn, shares))
 
     def _sum(self, values: str) -> str:
-        return str(self.node("ReduceSum", values, self.constant([2], np.int64), keepdims=1))
+        return self.node("ReduceSum", values, self.constant([2], np.int64), keepdims=1)
 
     def _length(self, values: str) -> str:
-        return str(self.node("ReduceL2", values, self.constant([2], np.int64), keepdims=1))
+        return self.node("ReduceL2", values, self.constant([2], np.int64), keepdims=1)
 
     def _unit(self, values: str) -> str:
-        return str(self.node("LpNormalization", values, axis=2, p=2))
+        return self.node("LpNormalization", values, axis=2, p=2)

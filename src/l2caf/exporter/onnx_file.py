@@ -37,7 +37,7 @@ OPSETS = 18, 23  # below, reductions take their axes in another way; above, runt
 MOST_PRODUCTS = 64
 BATCH = 8  # photographs that are compared at once
 MOST_COMPARED = 100  # photographs; those behind them are calibrated with
-ENOUGH, MOST_CALIBRATED = 32, 128  # photographs behind those, so that int8 is judged by others than it was made with
+ENOUGH, MOST_CALIBRATED = 32, 64  # photographs behind those, so that int8 is judged by others than it was made with
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def export(
         from .int8 import in_int8
 
         progress("calibrating", 0, None)
-        graph = in_int8(graph, shown.to_calibrate(), weight=arrays.weight)
+        graph = in_int8(graph, shown.to_calibrate())
     with write_whole(path) as temporary:
         temporary.write_bytes(with_maps(graph, arrays, card).SerializeToString())
         check = _compared(model, load(temporary), shown, head.layer.name, progress)
