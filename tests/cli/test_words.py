@@ -44,7 +44,7 @@ def test_help_names_every_method(
         assert set(FILTERS) | set(SOLVERS) <= words
 
 
-@pytest.mark.parametrize("command", ["explain", "evaluate", "train retrieval", "train video"])
+@pytest.mark.parametrize("command", ["explain", "evaluate", "train retrieval", "train video", "reproduce"])
 def test_help_says_how_to_resume(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
