@@ -27,6 +27,7 @@ AT_ONCE = 1 << 22  # numbers of input that are run at once: a batch of photograp
 # Where more run at once, each row takes longer on a processor, half as long again with 17 photographs: what the layers
 # give no longer fits into its caches. A few rows at once still tell whether they are mixed.
 AT_ONCE_FAST, FEWEST = 1 << 19, 3
+SOME = 64  # numbers that are looked at before all of them are
 OUTPUT = -1  # stands for the network's own output among the numbers of the calls
 
 
@@ -108,6 +109,7 @@ class Look:
         self._names = {module: name for name, module in network.named_modules()}
         self._again: dict[int, Tensor] = {}
         self._frames_first: set[int] = set()
+        self._slabs_of: dict[tuple[Base, tuple[int, ...]], Slabs] = {}
 
     def survey(self) -> Survey:
         """Run the network once on a base, with a gradient, and note every call that may hold a map."""
@@ -146,6 +148,7 @@ class Look:
         """One look."""
         main = self.arguments.main
         slabs = Slabs.of(main, tuple(position_axes(main)), base)
+        self._slabs_of[base, tuple(position_axes(main))] = slabs
         inputs = slabs.base.repeat(rows, *[1] * (main.ndim - 1))
         noted: list[tuple[Seen, Tensor]] = []
         versions: dict[int, int] = {}
@@ -182,7 +185,8 @@ class Look:
         shapes = [one.shape for one, _ in noted]
         shapes += [(calls[name] * rows, *tensors[0].shape[1:]) for name, tensors in per_frame.items()]
         axes = _axes_in_use(main, rows, shapes)
-        usable = [(one, tensor) for one, tensor in noted if next(proposals(one.shape, axes, rows), None)]
+        allowed = {shape: next(proposals(shape, axes, rows), None) is not None for shape in dict.fromkeys(shapes)}
+        usable = [(one, tensor) for one, tensor in noted if allowed[one.shape]]
         alive = _alive(output, [tensor for _, tensor in usable])
         seen: list[Seen] = []
         self._again = {}
@@ -198,7 +202,7 @@ class Look:
                 continue
             tensors = per_frame[one.name]
             shape = (len(tensors) * rows, *one.shape[1:])
-            if next(proposals(shape, axes, rows), None):
+            if allowed[shape]:
                 felts = [felt for (other, _), felt in zip(usable, alive, strict=True) if other.name == one.name]
                 together = None if None in felts else tuple(map(any, zip(*felts, strict=True)))
                 if all(map(is_as_it_was, tensors)):
@@ -399,8 +403,11 @@ class Look:
         return {number: changed is not None and not changed[place] for place, number in enumerate(numbers)}
 
     def _slabs(self, survey: Survey) -> Slabs:
-        main = self.arguments.main
-        return Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
+        key = survey.base, tuple(survey.axes)
+        if key not in self._slabs_of:
+            main = self.arguments.main
+            self._slabs_of[key] = Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
+        return self._slabs_of[key]
 
     def _changed_by(
         self, survey: Survey, numbers: Sequence[int], changes: Sequence[Callable[[Tensor], Tensor]], given: Tensor
@@ -520,5 +527,12 @@ def _alive(output: Tensor, tensors: list[Tensor]) -> list[tuple[bool, ...] | Non
         elif gradient.ndim == 3:
             found.append(tuple((gradient != 0).any(dim=2).any(dim=0).tolist()))
         else:
-            found.append((bool(gradient.any()),))
+            found.append((_is_anything(gradient),))
     return found
+
+
+def _is_anything(values: Tensor) -> bool:
+    """Whether any number is not zero: as good as always, one of the first."""
+    if values.is_contiguous() and bool(values.view(-1)[:SOME].any()):
+        return True
+    return bool(values.any())
