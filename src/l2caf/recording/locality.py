@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# Trained networks at their own size have 0.94 to 0.99, at half of it 0.5; a layer of which occlusion finds nothing of
-# what its map shows, 0.12, and of networks with random weights the least one has 0.23.
+# Trained networks at their own size have 0.93 and more, at half of it 0.48. Of two layers whose maps occlusion
+# contradicts, the one has 0.12, the other, of which some use may be left, 0.40; the layer before them, which it
+# confirms, 0.83. The least of right layers with random weights is 0.28.
 LEAST_FOLLOWING = 0.2
 CLEARLY_FOLLOWING = 0.5  # below this a map is drawn, and what is known is said
 
