@@ -77,6 +77,22 @@ def cub(root: Path) -> Path:
     return root
 
 
+def birds(root: Path, *, each: int = 4) -> Path:
+    """Two kinds of birds in each half of CUB's classes, `each` pictures of each kind."""
+    kinds = [kind for kind in (1, 2, 101, 102) for _ in range(each)]
+    # A made picture depends on the length of its name.
+    names = [f"{kind:03d}.Bird_{kind}/{'x' * number}.jpg" for number, kind in enumerate(kinds, start=1)]
+    numbered = list(enumerate(names, start=1))
+    for name in names:
+        picture(root / "images" / name, (64, 64))
+    text(root / "images.txt", *(f"{number} {name}" for number, name in numbered))
+    text(root / "image_class_labels.txt", *(f"{number} {int(name[:3])}" for number, name in numbered))
+    text(root / "classes.txt", *dict.fromkeys(f"{int(name[:3])} {name.partition('/')[0]}" for name in names))
+    text(root / "bounding_boxes.txt", *(f"{number} 8 8 40 40" for number, _ in numbered))
+    text(root / "train_test_split.txt", *(f"{number} {number % 2}" for number, _ in numbered))
+    return root
+
+
 CARS_FIELDS = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "fname")
 
 

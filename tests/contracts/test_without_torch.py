@@ -26,7 +26,7 @@ FLOOR = (
     "signals",
     "volumes",
 )
-ROOMS = ("features", "rendering", "datasets", "runs", "reports", "tasks")
+ROOMS = ("features", "exported", "rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
     "solution",
     "heads.pooled",

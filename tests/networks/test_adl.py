@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from l2caf.errors import InputError
-from l2caf.networks.adl import ADL, attention_dropout, drop_mask, put_adl, self_attention
+from l2caf.networks.adl import ADL, AttentionMean, attention_dropout, drop_mask, put_adl, self_attention
+from l2caf.networks.embedding import MeanOverMap
 from l2caf.networks.imports import import_timm
 
 
@@ -66,6 +69,86 @@ def test_gradients_flow_through_what_is_kept_alone() -> None:
     (gradient,) = torch.autograd.grad(attention_dropout(features, rate=1.0, threshold=0.8).sum(), features)
     assert torch.equal(gradient, mask)
     assert torch.autograd.gradcheck(lambda x: attention_dropout(x, rate=0.0, threshold=0.8), (features,))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_before_a_mean_it_is_the_same_in_one(rate: float, layout: torch.memory_format) -> None:
+    features = torch.rand(3, 6, 4, 5, dtype=torch.float64).contiguous(memory_format=layout).requires_grad_()
+    both = AttentionMean(MeanOverMap(), rate, 0.7).train()
+    wanted = MeanOverMap()(attention_dropout(features, rate=rate, threshold=0.7))
+    torch.testing.assert_close(both(features), wanted)
+    weight = torch.rand_like(wanted)
+    ours, theirs = (torch.autograd.grad((one * weight).sum(), features)[0] for one in (both(features), wanted))
+    torch.testing.assert_close(ours, theirs)
+    assert torch.autograd.gradcheck(both, (features,)) or rate  # a mask is a constant for gradients
+    assert torch.equal(both.eval()(features), MeanOverMap()(features))
+    assert not both.state_dict()
+
+
+def test_before_a_mean_it_takes_its_turns_as_the_layer_does() -> None:
+    features, both = torch.rand(2, 3, 5, 5), AttentionMean(MeanOverMap(), 0.5).train()
+    torch.manual_seed(0)
+    ours = [both(features) for _ in range(20)]
+    torch.manual_seed(0)
+    theirs = [MeanOverMap()(attention_dropout(features, rate=0.5, threshold=0.8)) for _ in range(20)]
+    assert all(torch.allclose(*pair) for pair in zip(ours, theirs, strict=True))
+    assert not all(torch.allclose(ours[0], one) for one in ours)
+
+
+class Written(TorchDispatchMode):
+    """Counts how many numbers operations write, whatever lies where; views write none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, operation: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        made = operation(*given, **(named or {}))
+        if isinstance(made, Tensor) and not (operation.is_view or made.numel() == 0):
+            self.numbers += made.numel()
+        return made
+
+
+@pytest.mark.parametrize(("rate", "most"), [(1.0, 2), (0.0, 4)])
+def test_a_step_writes_few_maps(rate: float, most: int) -> None:
+    """What ADL costs where little else is computed is maps that are written: two to drop cells, four to weigh them."""
+    features = torch.rand(8, 64, 7, 7).contiguous(memory_format=torch.channels_last).requires_grad_()
+    gradient = torch.rand(8, 64, 7, 7).contiguous(memory_format=torch.channels_last)
+    with Written() as written:
+        torch.autograd.grad(attention_dropout(features, rate=rate, threshold=0.8), features, gradient)
+    assert most - 0.5 < written.numbers / features.numel() < most + 0.3
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_before_a_mean_it_writes_no_more_than_the_mean_does(rate: float) -> None:
+    features = torch.rand(8, 64, 7, 7).contiguous(memory_format=torch.channels_last).requires_grad_()
+    counts = []
+    for mean in (MeanOverMap(), AttentionMean(MeanOverMap(), rate).train()):
+        with Written() as written:
+            torch.autograd.grad(mean(features).sum(), features)
+        counts.append(written.numbers / features.numel())
+    plain, ours = counts
+    assert ours <= plain + 0.3
+
+
+def test_its_gradient_lies_in_memory_as_its_features_do() -> None:
+    """Else all that comes before works on maps that are turned round, at several times the cost."""
+    for rate in (0.0, 1.0):
+        features = torch.rand(2, 8, 5, 5).contiguous(memory_format=torch.channels_last).requires_grad_()
+        made = MeanOverMap()(attention_dropout(features, rate=rate, threshold=0.8))
+        (gradient,) = torch.autograd.grad(made.square().sum(), features)
+        assert gradient.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_mean_is_the_same_however_its_map_lies_in_memory(layout: torch.memory_format) -> None:
+    features = torch.rand(3, 16, 7, 7).contiguous(memory_format=layout).requires_grad_()
+    ours, theirs = MeanOverMap()(features), features.mean(dim=(2, 3))
+    assert torch.equal(ours, theirs)
+    weight = torch.rand_like(ours)
+    found, wanted = (torch.autograd.grad((one * weight).sum(), features)[0] for one in (ours, theirs))
+    assert torch.equal(found, wanted)
 
 
 def test_in_evaluation_the_network_is_bit_equal_to_the_one_without() -> None:

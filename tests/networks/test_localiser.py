@@ -32,6 +32,51 @@ def test_erasing_is_what_the_definition_says() -> None:
     assert torch.equal(erase(features, torch.ones(3, 5, 6), 0.6), features)  # a flat map shows nothing to erase
 
 
+def slow_maps(classifier: nn.Sequential, features: Tensor) -> Tensor:
+    """Class maps of one sample, (classes, H, W), by one linear classifier applied cell by cell."""
+    convolution = classifier[-1]
+    weight, bias = convolution.weight.detach()[:, :, 0, 0], convolution.bias.detach()
+    _, rows, columns = features.shape
+    made = torch.zeros(len(weight), rows, columns)
+    for row in range(rows):
+        for column in range(columns):
+            made[:, row, column] = weight @ features[:, row, column] + bias
+    return made
+
+
+def slow(head: ErasingHead, features: Tensor, label: int | None, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+    """One sample by the definition: the scores of both classifiers, and those of their fused maps."""
+    first = slow_maps(head.first, features)
+    chosen = max(range(len(first)), key=lambda one: float(first[one].mean())) if label is None else label
+    map_ = first[chosen]
+    low, high = float(map_.min()), float(map_.max())
+    seen = features.clone()
+    for row in range(map_.shape[0]):
+        for column in range(map_.shape[1]):
+            if (float(map_[row, column]) - low) / (high - low) >= threshold:
+                seen[:, row, column] = 0
+    second = slow_maps(head.second, seen)
+    fused = torch.tensor(
+        [[[max(float(a), float(b)) for a, b in zip(*rows, strict=True)] for rows in zip(*maps, strict=True)]
+         for maps in zip(first, second, strict=True)]
+    )  # fmt: skip
+    return first.mean(dim=(1, 2)), second.mean(dim=(1, 2)), fused.mean(dim=(1, 2))
+
+
+def test_acol_is_what_the_definition_says() -> None:
+    torch.manual_seed(0)
+    head, features, labels = (
+        ErasingHead(6, 3, width=0, threshold=0.7),
+        torch.rand(4, 6, 5, 4),
+        torch.tensor([0, 1, 2, 0]),
+    )
+    scores, fused = head.scores(features, labels), head(features)
+    for sample in range(4):
+        first, second, _ = slow(head, features[sample], int(labels[sample]), 0.7)
+        torch.testing.assert_close(scores[:, sample], torch.stack([first, second]))
+        torch.testing.assert_close(fused[sample], slow(head, features[sample], None, 0.7)[2])
+
+
 def test_the_second_classifier_never_sees_what_the_first_finds_most_discriminative() -> None:
     torch.manual_seed(0)
     head, features, labels = ErasingHead(8, 3, width=4, layers=1), torch.rand(4, 8, 6, 6), torch.tensor([0, 1, 2, 0])

@@ -20,9 +20,11 @@ import squares
 from l2caf.cli.app import run
 from l2caf.evaluation.localization import Localization, LocalizationResult, summarise
 from l2caf.evaluation.measurements import THRESHOLDS, MapOverlap, Mapped
-from l2caf.evaluation.published import localisation_table
+from l2caf.evaluation.published import fine_tuned_rows, localisation_table
+from l2caf.evaluation.reproduction import Measure, Number, Reproduced, Row, Unmet
 from l2caf.reports.localization import write_report
 from l2caf.reports.photographs import Listed, write_list
+from l2caf.reports.reproduction import grid_of, write_reproduction
 from l2caf.reports.tiles import Tile
 
 METHODS = ("l2caf", "l2caf-class", "cam", "gradcam", "gradcam-abs")
@@ -82,6 +84,44 @@ def _list(folder: Path) -> Path:
     return write_list(
         folder / "index.html", listed, {LONG: "it is damaged"}, title="Where it looked", settings={"network": "x"}
     )
+
+
+def _reproduction(folder: Path) -> Path:
+    """The paper's own rows and as many of ours, with intervals."""
+    measures = (
+        Measure("cub_cls", "classification"),
+        Measure("cub_loc", "localisation top-1"),
+        Measure("gt", "GT-known"),
+    )
+    wide = Number(-12.34, -45.67, 12.3)
+    rows = [
+        Row("L2-CAF, class-specific as published", "tf_efficientnet_lite0", {one.key: wide for one in measures}),
+        *(
+            Row(row.method, row.backbone, {"cub_loc": Number(row.cub_loc)}, ours=False, trained=row.tuning, words=words)
+            for row in fine_tuned_rows()
+            for words in ("fused maps, quoted",)
+        ),
+    ]
+    margins = [Row("L2-CAF, class-specific as published − Grad-CAM", "timm:resnet50", {"cub_loc": wide}, trained="ADL")]
+    found = Reproduced(
+        "table2",
+        "Table 2: localisation on CUB-200-2011, networks fine-tuned for it",
+        "Per cent.",
+        measures,
+        tuple(rows),
+        tuple(margins),
+        (Unmet("weights", f"{LONG} could not be had."),),
+        (f"table2/{LONG}/report.html",),
+    )
+    return write_reproduction(folder / "report.html", [found, found], settings={"tables": "table2"})
+
+
+def test_what_a_table_leaves_empty_has_no_column(tmp_path: Path) -> None:
+    row = Row("CAM", "VGG", {"loc": Number(40.0, 38.0, 42.0)})
+    found = Reproduced("t", "T", "", (Measure("loc", "LOC"), Measure("nmi", "NMI")), (row,), (row,))
+    assert grid_of(found)[0] == ["method", "network", "LOC"]
+    assert grid_of(found)[1] == [[("CAM", False), ("VGG", True), ("40.0 (38.0 to 42.0)", False)]]
+    assert grid_of(found, margins=True)[1][0][-1] == ("+40.0 (+38.0 to +42.0)", True)
 
 
 def test_a_page_says_version_and_date(tmp_path: Path) -> None:
@@ -166,7 +206,7 @@ addEventListener("load", () => {
 @pytest.mark.browser
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("make", [_report, _list])
+@pytest.mark.parametrize("make", [_report, _list, _reproduction])
 def test_nothing_is_cut_or_overlaps(tmp_path: Path, make, width: int) -> None:
     page = make(tmp_path)
     inner = page.read_text().replace("</body>", MEASURE + "</body>")

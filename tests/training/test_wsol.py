@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -68,8 +69,9 @@ def test_each_recipe_learns_four_classes(four: Dataset, tmp_path: Path, recipe: 
     assert not any(module._forward_hooks for module in model.network.modules())
 
 
-@pytest.mark.parametrize("freeze", ["none", "0"])
-@pytest.mark.parametrize("recipe", ["adl", "acol"])
+@pytest.mark.parametrize(
+    ("recipe", "freeze"), [("gap", "none"), ("adl", "none"), ("adl", "0"), ("acol", "none"), ("acol", "0")]
+)
 def test_stopped_anywhere_it_goes_on_to_the_same_bits(four: Dataset, tmp_path: Path, recipe: str, freeze: str) -> None:
     settings = replace(QUICK, recipe=recipe, freeze=freeze, views=2 if freeze == "0" else 0, epochs=4)
     whole = follow(settings, four, tmp_path / "whole", device="cpu")
@@ -138,6 +140,38 @@ def test_cub_is_trained_on_its_training_pictures_and_measured_on_the_others(tmp_
     assert len(measured)
     assert not {sample.name for sample in measured.samples} & {sample.name for sample in trained.samples}
     assert pictures_of("cub", root, part=None, network="tf_efficientnet_lite0")[1] == "all"
+
+
+def test_pictures_that_training_left_aside_choose_the_threshold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = made_datasets.birds(tmp_path / "cub", each=8)
+    trained = follow(
+        replace(QUICK, held_out=0.5, epochs=1), TrainRequest(QUICK, "cub", root, tmp_path).read(), tmp_path / "a"
+    )
+    aside = set(read_localiser(trained.checkpoint)[1].training["held_out"])
+    assert len(aside) == 8  # two of each kind
+    out = tmp_path / "out"
+    words = ["evaluate", "cub", str(root), "--network", str(trained.checkpoint), "-m", "cam", "-m", "l2caf"]
+    words += ["--classes", "labels", "--view", "squash", "--threshold", "held-out"]
+    assert cli([*words, "--out", str(out)]) == 0
+    assert "8 held-out pictures: the pictures that the training of this network left aside" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    results = json.loads((out / "results.json").read_text())
+    measured = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
+    chose = [json.loads(line) for line in (out / "threshold" / "held-out" / "rows.jsonl").read_text().splitlines()]
+    assert {row["image"] for row in chose if "image" in row} == aside
+    assert not {row["image"] for row in measured if "image" in row} & aside
+    assert (results["images"], results["held_out_thresholds"]["pictures"]) == (16, 8)  # no test picture had to choose
+    for method in ("cam", "l2caf"):
+        found = np.array([row["iou"] for row in chose if row.get("method") == method]) >= 0.5
+        hits = found.sum(axis=0)
+        place = results["thresholds"].index(results["held_out_thresholds"]["methods"][method]["threshold"])
+        assert hits[place] == hits.max()
+    # Where the same pictures are to be measured, some of them choose.
+    assert cli([*words, "--split", "held-out", "--out", str(tmp_path / "same")]) == 0
+    assert "every fifth of the pictures" in " ".join(capsys.readouterr().out.split())
 
 
 def test_bad_words_are_refused(four: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

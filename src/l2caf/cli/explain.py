@@ -134,6 +134,10 @@ def command(
     ] = False,
     out: options.OutFile = options.DEFAULT_OUT,
     batch: Annotated[int, typer.Option(min=1, help="Batch size.", rich_help_panel=options.WRITE)] = 16,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = 0.0,
     as_json: options.Json = False,
 ) -> int:
     """Show where a network looked, in one photograph or in thousands.
@@ -160,14 +164,17 @@ def command(
     l2caf explain scan.nii.gz --network nets.py:build --nifti
     l2caf explain scan.nii.gz --network nets.py:build \\
         --out scroll.gif
+    l2caf explain photo.jpg --network model.onnx
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..rendering.style import Style
+    from ..tasks.engine import EngineChoice
     from ..tasks.explain import ExplainRequest, explain_photographs
     from ..tasks.network_choice import NetworkChoice, part_named
     from ..tasks.question import Question
     from ..tasks.signals import are_signals, explain_signals
     from ..tasks.volumes import Planes, explain_volumes, volumes_among
+    from .app import said
 
     request = ExplainRequest(
         expanded(images),
@@ -189,13 +196,18 @@ def command(
         npy=npy,
         batch=batch,
     )
+    executor = EngineChoice(engine, workers, address, gpus_per_worker).executor()
     volumes = volumes_among(request.images)
-    explained: Any = partial(explain_signals, rate=rate) if are_signals(request.images) else explain_photographs
+    explained: Any = partial(explain_photographs, executor=executor)
+    if are_signals(request.images) or volumes is not None:
+        if executor is not None:
+            raise InputError("Volumes and signals are explained here: take the engine local.", field="engine")
+        explained = partial(explain_signals, rate=rate)
     if volumes is not None:
         request = replace(request, images=volumes)
         explained = partial(explain_volumes, planes=Planes(plane, montage, _steps(spacing), nifti))
     with terminal.bar(f"loading {network}") as progress:
-        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(said(one.error, ["explain"])))
     terminal.say_assumed(result.assumed)
     if result.written:
         terminal.made(result.page or result.written[0].pictures[0])
@@ -205,13 +217,16 @@ def command(
         one = len(cut) == 1
         which = f"{least.file} was shown" if one else f"{len(cut)} photographs was shown, least of {least.file}"
         whole = "all of it" if one else "all of each"
-        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view whole shows {whole}.")
+        wider = "squash" if request.network.is_exported else "whole"
+        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view {wider} shows {whole}.")
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:
         _report(result, request.folder)
     else:
-        terminal.fail(result.nothing(where="the lines above say why"), as_json=False)
+        alone = result.failed[0].error if len(result.failed) == 1 else None
+        why = said(alone, ["explain"]) if alone is not None else result.nothing(where="the lines above say why")
+        terminal.fail(why, as_json=False)
     if not result.written:
         return 2
     return 1 if result.failed else 0

@@ -44,11 +44,13 @@ class DatasetEntry(Entry):
                   outputs of networks that exist already, and are not offered for training
     splits        its reader takes split="train" or "test": pictures of the same classes
     halves        its reader takes half="first" or "second": the classes to train on, and those that stay unseen
+    known_by      paths in a folder, of which one says that the folder is of this layout
     """
 
     own_classes: bool = True
     halves: bool = False
     splits: bool = False
+    known_by: tuple[str, ...] = ()
 
 
 CLIPS = DatasetEntry("clips", "one sub-folder of clips per class, or a list of clips", "l2caf.datasets.clips:read")
@@ -57,9 +59,40 @@ CLIPS = DatasetEntry("clips", "one sub-folder of clips per class, or a list of c
 
 LAYOUTS = Table(
     "dataset",
-    DatasetEntry("imagenet", "ImageNet", "l2caf.datasets.imagenet:read", own_classes=False),
-    DatasetEntry("cub", "CUB-200-2011", "l2caf.datasets.cub:read", halves=True, splits=True),
-    DatasetEntry("cars", "Stanford Cars", "l2caf.datasets.cars:read", halves=True, splits=True),
+    DatasetEntry(
+        "imagenet",
+        "ImageNet",
+        "l2caf.datasets.imagenet:read",
+        own_classes=False,
+        known_by=(
+            "localization.txt",
+            "metadata/ILSVRC/test/localization.txt",
+            "Annotations/CLS-LOC/val",
+            "ILSVRC/Annotations/CLS-LOC/val",
+            "ILSVRC2012_bbox_val_v3",
+        ),
+    ),
+    DatasetEntry(
+        "cub",
+        "CUB-200-2011",
+        "l2caf.datasets.cub:read",
+        halves=True,
+        splits=True,
+        known_by=("image_class_labels.txt",),
+    ),
+    DatasetEntry(
+        "cars",
+        "Stanford Cars",
+        "l2caf.datasets.cars:read",
+        halves=True,
+        splits=True,
+        known_by=(
+            "devkit/cars_train_annos.mat",
+            "car_devkit/devkit/cars_train_annos.mat",
+            "cars_train_annos.mat",
+            "cars_annos.mat",
+        ),
+    ),
     DatasetEntry("manifest", "a list of files with boxes", "l2caf.datasets.manifest:read", own_classes=False),
     DatasetEntry("folder", "one sub-folder per class", "l2caf.datasets.folder:read"),
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 _LOCALISATION = {"imagenet": "table1_imagenet_standard"}
 _LOSSES = {"triplet": "triplet", "npair": "n-pair"}
+_TIMED = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "grad_cam"}
 
 
 @cache
@@ -84,3 +85,37 @@ def retrieval_rows(dataset: str, loss: str | None = None) -> tuple[PaperRetrieva
         for row in published()["table3_retrieval"]["rows"]
         if f"{dataset}_r1" in row and (loss not in _LOSSES or row["loss"] == _LOSSES[loss])
     )
+
+
+@dataclass(frozen=True)
+class PaperFineTuned:
+    """A row of the paper's table of fine-tuned networks, in per cent; `quoted` from somebody else's paper."""
+
+    method: str
+    backbone: str
+    tuning: str
+    cub_cls: float
+    cub_loc: float
+    imagenet_cls: float
+    imagenet_loc: float
+    quoted: bool = False
+
+
+def fine_tuned_rows() -> tuple[PaperFineTuned, ...]:
+    """The rows of that table.
+
+    >>> [row.tuning for row in fine_tuned_rows() if row.backbone == "VGG-GAP" and row.method == "CAM"]
+    ['GAP', 'ADL']
+    """
+    return tuple(PaperFineTuned(**row) for row in published()["table2_finetuned"]["rows"])
+
+
+def paper_times() -> dict[str, dict[str, float]]:
+    """Seconds a frame in the paper's figure, by network, and by the form of the method.
+
+    >>> sorted(paper_times()["VGG"].items())
+    [('fast', 1.329674244), ('gradcam', 0.03294756413), ('vanilla', 2.525328803)]
+    """
+    figures = published()["figure_time_seconds_per_frame"]
+    networks = figures["grad_cam"]
+    return {name: {ours: figures[theirs][name] for ours, theirs in _TIMED.items()} for name in networks}

@@ -24,7 +24,7 @@ from ..networks.model import Model
 from ..objectives.prediction import Prediction
 from ..progress import Progress, part, silent
 from ..solvers.gradient_descent import GradientDescent
-from .published import published
+from .published import paper_times
 
 NETWORKS = (
     "tf_efficientnet_lite0",
@@ -48,7 +48,6 @@ UNEVEN = 1.5  # times the first quartile is where the third says that the rounds
 QUICK = 2.0  # seconds: a descent that takes longer is not run in every round
 SHORT, LONG = 1, 4  # steps of the vanilla form that are really taken: their difference is the cost of a step
 _PAPER_NAMES = {"densenet161": "DenseNet-161", "vgg16": "VGG", "googlenet": "GoogLeNet"}
-_PAPER_ROWS = {"vanilla": "vanilla_l2caf", "fast": "fast_l2caf", "gradcam": "grad_cam"}
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,7 @@ def paper_seconds(network: str) -> dict[str, float]:
     >>> paper_seconds("torchvision:googlenet")["gradcam"]
     0.04375116825
     """
-    title = _PAPER_NAMES.get(network.rpartition(":")[2])
-    figures = published()["figure_time_seconds_per_frame"]
-    return {ours: figures[theirs][title] for ours, theirs in _PAPER_ROWS.items() if title in figures[theirs]}
+    return paper_times().get(_PAPER_NAMES.get(network.rpartition(":")[2], ""), {})
 
 
 def _candidates(
@@ -218,8 +215,13 @@ class Times:
 
     def spread(self, one: str, other: str) -> str:
         """The quartiles of that ratio."""
-        low, _, high = statistics.quantiles(self._ratios(one, other), n=4)
+        low, high = self.between(one, other)
         return f"{low:.2f}-{high:.2f}"
+
+    def between(self, one: str, other: str) -> tuple[float, float]:
+        """The first and the third quartile of that ratio."""
+        low, _, high = statistics.quantiles(self._ratios(one, other), n=4)
+        return low, high
 
     def _ratios(self, one: str, other: str) -> list[float]:
         return [a / b for a, b in zip(self.rounds[one], self.rounds[other], strict=True)]
@@ -230,10 +232,13 @@ def side_by_side(
     *,
     rounds: int = 9,
     warm_up: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
     stage: str = "timing",
     progress: Progress = silent,
 ) -> Times:
     """Time the candidates in turn, round after round; `progress` is told of every round.
+
+    `clock` is the time on the wall by default; `time.thread_time` leaves out what other work on the machine takes.
 
     >>> sorted(side_by_side({"nothing": int, "something": dict}, rounds=3).rounds)
     ['nothing', 'something']
@@ -241,9 +246,9 @@ def side_by_side(
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(warm_up + rounds):
         for name, run in candidates.items():
-            began = time.perf_counter()
+            began = clock()
             run()
             if number >= warm_up:
-                times[name].append(time.perf_counter() - began)
+                times[name].append(clock() - began)
         progress(stage, number + 1, warm_up + rounds)
     return Times(times)

@@ -25,7 +25,8 @@ def self_attention(features: Tensor, *, channels: int = 1) -> Tensor:
 
 def drop_mask(attention: Tensor, threshold: float) -> Tensor:
     """0 where a sample's attention reaches `threshold` times its largest, else 1."""
-    return (attention < threshold * attention.amax(dim=(1, 2, 3), keepdim=True)).to(attention.dtype)
+    largest = attention.amax(dim=tuple(range(1, attention.ndim)), keepdim=True)
+    return (attention < threshold * largest).to(attention.dtype)
 
 
 def attention_dropout(features: Tensor, *, rate: float, threshold: float, channels: int = 1) -> Tensor:
@@ -40,6 +41,43 @@ def attention_dropout(features: Tensor, *, rate: float, threshold: float, channe
         return features * mask
     weighed: Tensor = _Weighed.apply(features, channels)
     return weighed
+
+
+def attention_mean(features: Tensor, *, rate: float, threshold: float, channels: int = 1) -> Tensor:
+    """The mean over the map of what `attention_dropout` gives, (B, C), which is not written down for it.
+
+    Behind the last map, the largest that is trained, that is nearly all that the layer costs.
+    """
+    rows = features.movedim(channels, -1).flatten(1, 2)
+    drops = float(torch.rand(())) < rate
+    with torch.no_grad():
+        attention = self_attention(rows, channels=-1)
+        weight = drop_mask(attention, threshold) if drops else attention.sigmoid()
+    mean: Tensor = _WeighedMean.apply(rows, weight, drops)
+    return mean
+
+
+class _WeighedMean(torch.autograd.Function):
+    """mean over n rows of w · x, where w is given, or is the sigmoid of the mean of x over channels.
+
+    Its gradient is one product: of w, with a second column w (1 − w) (g · x) / channels where w is that sigmoid, and of
+    g / n over a row of ones.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, given: bool) -> Tensor:
+        ctx.save_for_backward(weight, *(() if given else (rows,)))
+        return torch.bmm(weight.mT, rows).squeeze(1) / rows.shape[1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        weight, *saved = ctx.saved_tensors
+        right = gradient.unsqueeze(1) / weight.shape[1]
+        if not saved:
+            return torch.bmm(weight, right), None, None
+        inner = torch.bmm(saved[0], right.mT)
+        slope = weight * (1 - weight) * inner / right.shape[2]
+        return torch.bmm(torch.cat([weight, slope], 2), torch.cat([right, torch.ones_like(right)], 1)), None, None
 
 
 class _Weighed(torch.autograd.Function):
@@ -58,9 +96,12 @@ class _Weighed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         features, weight = ctx.saved_tensors
-        inner = torch.linalg.vecdot(gradient, features, dim=ctx.channels).unsqueeze(ctx.channels)
+        # On a processor sample by sample: the products of one stay in its cache, those of a batch are a new map.
+        size = 1 if features.device.type == "cpu" else len(features)
+        pieces = zip(gradient.split(size), features.split(size), strict=True)
+        inner = torch.cat([torch.linalg.vecdot(g, x, dim=ctx.channels) for g, x in pieces]).unsqueeze(ctx.channels)
         slope = inner * weight * (1 - weight) / features.shape[ctx.channels]
-        return torch.addcmul(slope, gradient, weight), None
+        return (gradient * weight).add_(slope), None
 
 
 class ADL(nn.Module):
@@ -87,6 +128,22 @@ class ADL(nn.Module):
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}, threshold={self.threshold}"
+
+
+class AttentionMean(nn.Module):
+    """The layer before a mean over the map, and that mean, `mean`, in one; in evaluation it is the mean alone."""
+
+    def __init__(self, mean: nn.Module, rate: float = RATE, threshold: float = THRESHOLD, *, channels: int = 1) -> None:
+        super().__init__()
+        _check(rate, threshold)
+        self.mean = mean
+        self.rate, self.threshold, self.channels = rate, threshold, channels
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not self.training:
+            mean: Tensor = self.mean(features)
+            return mean
+        return attention_mean(features, rate=self.rate, threshold=self.threshold, channels=self.channels)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,13 @@ class MeanOverMap(nn.Module):
         self.channels_last = channels_last
 
     def forward(self, features: Tensor) -> Tensor:
-        return features.mean(dim=(1, 2) if self.channels_last else (2, 3))
+        if self.channels_last:
+            return features.mean(dim=(1, 2))
+        if features.is_contiguous(memory_format=torch.channels_last):
+            # The same numbers; but the gradient of this mean lies in memory as the features do, and all that comes
+            # before works on it without turning it round: a fifth of a training step on a processor.
+            return features.permute(0, 2, 3, 1).mean(dim=(1, 2))
+        return features.mean(dim=(2, 3))
 
 
 class EmbeddingNetwork(nn.Module):

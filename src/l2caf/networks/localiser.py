@@ -68,7 +68,7 @@ class MeanHead(nn.Module):
     ) -> None:
         super().__init__()
         self.convolutions = nn.Sequential(*convolutions(channels, width, layers))
-        self.pool = MeanOverMap(channels_last=channels_last)
+        self.pool: nn.Module = MeanOverMap(channels_last=channels_last)
         self.linear = nn.Linear(width or channels, classes)
 
     @property

@@ -28,7 +28,7 @@ from ..volumes import PreparedVolume, VolumePreprocessing, as_volume, is_volume
 from .class_names import Prediction, class_index, class_name, prediction_of, predictions
 from .classifier import without_classifier
 from .clip_preparation import ClipPreparation
-from .identity import code_of, construction_of, hash_of, own_code_of, preprocessing_of, weights_of
+from .identity import code_of, construction_of, hash_of, libraries_of, own_code_of, preprocessing_of, weights_of
 
 Photograph = str | os.PathLike[str] | Image.Image
 AS_THEY_ARE = (
@@ -99,6 +99,11 @@ class Model:
     def contents(self) -> dict[str, str]:
         """The parts of the identity by name: the weights as they are now, the rest as when it was first asked for."""
         return {"weights": weights_of(unwrap(self.network)), **self._construction, "normalized": str(self.normalized)}
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The versions of the libraries that the classes of its modules come from."""
+        return libraries_of(unwrap(self.network))
 
     @cached_property
     def _construction(self) -> dict[str, str]:

@@ -21,8 +21,12 @@ from .layout import Layout, natural, proposals
 from .places import EveryCall
 from .positions import Answers, Finding, Verdict, find, responses_for, verdict_on
 from .slabs import Base, Slabs
+from .tape import differentiable_recurrence
 
 AT_ONCE = 1 << 22  # numbers of input that are run at once: a batch of photographs, but one volume after the other
+# Where more run at once, each row takes longer on a processor, half as long again with 17 photographs: what the layers
+# give no longer fits into its caches. A few rows at once still tell whether they are mixed.
+AT_ONCE_FAST, FEWEST = 1 << 19, 3
 OUTPUT = -1  # stands for the network's own output among the numbers of the calls
 
 
@@ -158,7 +162,12 @@ class Look:
         given = self.arguments.with_rows(differentiable)
         before = given.versions()
         try:
-            with forwards_replaced(watching(self._layers(), returned=returned_from)), torch.enable_grad():
+            layers = self._layers()
+            with (
+                forwards_replaced(watching(layers, returned=returned_from)),
+                torch.enable_grad(),
+                differentiable_recurrence(layers),
+            ):
                 returned = given.call(self.network)
         except RuntimeError:
             # What writes into views, for one, runs only where no gradient is asked for.
@@ -238,7 +247,7 @@ class Look:
                 found[number] = Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=why)
             elif layout is not None and not (answer.why_not or answer.is_independent):
                 judged = answer.judge(layout)
-                found[number] = verdict_on(judged, sure=judged.is_sure)
+                found[number] = verdict_on(answer, judged, sure=judged.is_sure)
             else:
                 shape = survey.shape(number)
                 # Where a layer of the same shape has shown how it is laid out, this one is mostly laid out alike.
@@ -305,9 +314,11 @@ class Look:
     def _answers(self, survey: Survey, layouts: dict[int, list[Layout]]) -> dict[int, Answers]:
         """What the positions of these calls answer to; fewer where the network does not run on changed inputs."""
         slabs = self._slabs(survey)
-        fits = max(1, AT_ONCE // slabs.base.numel())
+        numbers = slabs.base.numel()
+        fits = max(1, min(AT_ONCE // numbers, max(FEWEST, AT_ONCE_FAST // numbers)))
+        even = -(-len(slabs) // -(-len(slabs) // fits))  # so that no batch is filled up for nothing
         # A network may run on whole batches of one size alone, or call its layers once per sample.
-        for size in dict.fromkeys((min(fits, len(slabs)), 1, self.arguments.batch)):
+        for size in dict.fromkeys((even, 1, self.arguments.batch)):
             responses = {number: responses_for(slabs, choice) for number, choice in layouts.items() if choice}
             try:
                 whole = self._run_on(slabs, size, survey, responses)
@@ -327,7 +338,7 @@ class Look:
         for start in range(0, len(slabs), size):
             stop = min(start + size, len(slabs))
             rows = slabs.rows(start, stop)
-            if stop - start < size and start:  # a whole batch, where the network takes no other
+            if stop - start < size == self.arguments.batch and start:  # a whole batch, where the network takes no other
                 rows = torch.cat([rows, slabs.base.repeat(size - (stop - start), *[1] * (rows.ndim - 1))])
             met: set[int] = set()
             frames: dict[str, list[Tensor]] = {}
@@ -509,5 +520,5 @@ def _alive(output: Tensor, tensors: list[Tensor]) -> list[tuple[bool, ...] | Non
         elif gradient.ndim == 3:
             found.append(tuple((gradient != 0).any(dim=2).any(dim=0).tolist()))
         else:
-            found.append((bool((gradient != 0).any()),))
+            found.append((bool(gradient.any()),))
     return found

@@ -47,7 +47,7 @@ figure { margin: 0 0 1rem; } svg { max-width: 100%; height: auto; }
   td { white-space: normal; border: 0; padding: .1rem 0; display: flex; gap: 1rem; justify-content: space-between; }
   td::before { content: attr(data-head); color: #5f6368; font-weight: 400; text-align: left; }
   td:first-child { font-weight: 600; } td:first-child::before { content: none; }
-  tr { border-bottom: 1px solid #e8eaed; padding: .5rem 0; }
+  td:empty { display: none; } tr { border-bottom: 1px solid #e8eaed; padding: .5rem 0; }
 }
 """
 

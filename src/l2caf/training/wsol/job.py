@@ -131,7 +131,7 @@ def prepare(data: Dataset, recipe: WsolRecipe, fabric: Any, progress: Progress) 
         torch.manual_seed(recipe.seed)
         network = build(backbone, config)
     network.to(fabric.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    shortened = put_layers(recipe, backbone, cut, probe) if recipe.recipe == "adl" else []
+    shortened = put_layers(recipe, backbone, cut, network.head, probe) if recipe.recipe == "adl" else []
     source = _source(data.samples, backbone, cut, recipe, held, fabric, weights, progress)
     module = Trainable(network, cut)
     wrapped, optimizer = fabric.setup(module, _optimizer(module, recipe))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ...networks.adl import THRESHOLD, put_adl
+from ...networks.adl import THRESHOLD, AttentionMean, put_adl
 from ...networks.embedding import Backbone
-from ...networks.localiser import RESNET, VGG
+from ...networks.erasing import ErasingHead
+from ...networks.localiser import RESNET, VGG, MeanHead
 from ..freezing import Cut, stages
 
 if TYPE_CHECKING:
@@ -22,21 +23,22 @@ THRESHOLDS = {RESNET: 0.9}
 LAST = 2  # stages at the end that count where nothing is published
 
 
-def put_layers(recipe: WsolRecipe, backbone: Backbone, cut: Cut, probe: Tensor) -> list[str]:
+def put_layers(
+    recipe: WsolRecipe, backbone: Backbone, cut: Cut, head: MeanHead | ErasingHead, probe: Tensor
+) -> list[str]:
     """Put ADL into the part that is trained, and say in sentences which published places are not in it."""
     if recipe.adl_at == AUTO:
         wanted = PUBLISHED.get(backbone.name) or _ends(backbone, probe)
         places = [name for name in wanted if name in dict(cut.upper.named_modules()) and not _is_gone(cut, name)]
     else:
         wanted = places = [name.strip() for name in recipe.adl_at.split(",")]
-    given = recipe.drop_threshold
-    put_adl(
-        cut.upper,
-        places or [END],
-        rate=recipe.drop_rate,
-        threshold=THRESHOLDS.get(backbone.name, THRESHOLD) if given is None else given,
-        channels=3 if backbone.channels_last else 1,
-    )
+    rate, given, channels = recipe.drop_rate, recipe.drop_threshold, 3 if backbone.channels_last else 1
+    threshold = THRESHOLDS.get(backbone.name, THRESHOLD) if given is None else given
+    behind = [*(places or [END])]
+    if END in behind and isinstance(head, MeanHead) and head.is_linear:  # the mean comes next, and takes the weights
+        behind.remove(END)
+        head.pool = AttentionMean(head.pool, rate, threshold, channels=channels)
+    put_adl(cut.upper, behind, rate=rate, threshold=threshold, channels=channels)
     frozen = [name for name in wanted if name not in places]
     return [f"ADL is not behind {', '.join(frozen)}, which is frozen"] if frozen else []
 
