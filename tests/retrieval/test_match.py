@@ -319,5 +319,5 @@ def test_the_title_of_a_pair_keeps_its_score_at_any_width(made: Path) -> None:
     model = _model(made)
     pair = match(model, made / "query.png", _gallery(made, model), top=1).pairs[0]
     long = replace(pair, name="a-folder-with-a-name-that-fits-nowhere-at-all/a.png")
-    first, *_ = fitted(match_task._title(long, "distance"), font(17), width=216)
+    first, *_ = fitted(match_task.pair_title(long, "distance"), font(17), width=216)
     assert first == f"#1 distance {pair.score:.2f}"
