@@ -35,7 +35,7 @@ PRECISIONS = ("float32", "int8")
 TOP, PRODUCTS, OPSET = 5, 4, 18
 OPSETS = 18, 23  # below, reductions take their axes in another way; above, runtimes are too few
 MOST_PRODUCTS = 64
-BATCH = 8  # photographs that are compared at once
+BATCH = 10  # photographs that are compared at once
 MOST_COMPARED = 100  # photographs; those behind them are calibrated with
 ENOUGH, MOST_CALIBRATED = 32, 64  # photographs behind those, so that int8 is judged by others than it was made with
 
