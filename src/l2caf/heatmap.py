@@ -400,12 +400,19 @@ class Heatmap:
     def _resized(self, weights: Tensor) -> Tensor:
         """Interpolate linearly along one axis after the other, each a product with a small matrix; the last one last,
         which leaves the numbers in order."""
+        if torch.is_autocast_enabled(weights.device.type):
+            # Maps are read wherever it suits, inside an autocast block too, which would make halves of them.
+            with torch.autocast(weights.device.type, enabled=False):
+                return self._resized(weights)
         resized = weights.float()
-        # Maps are read wherever it suits, inside an autocast block too, which would make halves of them.
-        with torch.autocast(resized.device.type, enabled=False):
-            for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
-                spread = _spread(resized.shape[axis], length).to(resized.device)
-                resized = resized @ spread if axis == -1 else (spread.T @ resized.movedim(axis, -2)).movedim(-2, axis)
+        grid = resized.shape[-len(self.size) :]
+        for axis, spread in _spreads(tuple(grid), self.size, resized.device):
+            if axis == -1:
+                resized = resized @ spread
+            elif axis == -2:
+                resized = spread @ resized
+            else:
+                resized = (spread @ resized.movedim(axis, -2)).movedim(-2, axis)
         return resized.contiguous()
 
     def _scaled(self, maps: Tensor, *, signed: bool = True) -> Tensor:
@@ -446,6 +453,16 @@ def _check_ending(path: Path, *, is_clip: bool) -> None:
         known = ", ".join((*WRITTEN, *sorted(SUFFIXES)))
         films = ", .mp4 or .gif for a film" if is_clip else ""
         raise FileError(f"'{path}' names no picture format: end it in {known}{films}, or .npy for numbers.")
+
+
+@lru_cache(maxsize=64)
+def _spreads(grid: tuple[int, ...], size: tuple[int, ...], device: torch.device) -> list[tuple[int, Tensor]]:
+    """The axes of a grid, and what interpolates along each: from the left, but along the last axis from the right."""
+    found = [
+        (axis, _spread(cells, length).to(device))
+        for axis, cells, length in zip(range(-len(size), 0), grid, size, strict=True)
+    ]
+    return [(axis, one if axis == -1 else one.mT.contiguous()) for axis, one in found]
 
 
 @lru_cache(maxsize=64)
