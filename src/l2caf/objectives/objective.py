@@ -126,11 +126,13 @@ class Contrast(Loss):
     """
 
     spike: Spike = field()
-    scores: Tensor  # (B, m), of which the direction has shape, type and device
+    scores: Tensor  # (B, m), of which the direction has shape and device
 
     @cached_property
     def direction(self) -> Tensor:  # type: ignore[override]
-        flat = self.scores.new_full(self.scores.shape, self.spike.elsewhere)
+        # Not in half precision: what a thousand numbers are rounded by adds up to more than a filter gains.
+        kind = torch.promote_types(self.scores.dtype, torch.float32)
+        flat = self.scores.new_full(self.scores.shape, self.spike.elsewhere, dtype=kind)
         return flat.scatter_(1, self.spike.places.unsqueeze(1), self.spike.at)
 
     def __call__(self, output: Tensor) -> Tensor:

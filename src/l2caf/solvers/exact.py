@@ -110,7 +110,8 @@ class Exact(Solver):
             accepted &= (weights >= -1e-6).all(dim=2)
             best = Outcome.CONVERGED  # the best of the filters that are nowhere negative; another may be better
         if problem.precision > 1e-6:
-            value = computed  # in half precision the network's own rounding is part of what it gives
+            # In half precision the network's own rounding is part of what it gives; what is gained is told without it.
+            even, value = even + (computed - value), computed
         outcome = [[best] * problem.batch for _ in problem.losses]
         accepted |= ~problem.finite
         found = Found(weights, value, zero, zero, outcome, even, reason=reason)
