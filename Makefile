@@ -12,7 +12,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 TORCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test endurance interrupts test-lowest lint format bench zoo fuzz dist dist-test clean
+.PHONY: help demo test endurance interrupts test-lowest lint format docs docs-serve docs-links bench zoo fuzz dist dist-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,15 @@ format: $(VENV)/.installed-dev  ## let ruff put the code in order
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+docs: $(VENV)/.installed-dev  ## build the book into build/docs; a warning is an error, and its notebooks run
+	$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
+
+docs-serve: docs  ## build the book and show it on http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
+
+docs-links: $(VENV)/.installed-dev  ## ask every address that the book names; needs the internet
+	$(BIN)/python -m sphinx -b linkcheck -D nb_execution_mode=off -q docs build/docs-links
+
 bench: $(VENV)/.installed-dev  ## measure, and write the tables
 	PYTHONPATH=tests OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks
 
@@ -60,7 +69,7 @@ dist-test: dist  ## install wheel and sdist into empty environments, and run the
 	PYTHON="$(PYTHON)" sh tests/packaging/try_dist.sh dist/*.whl dist/*.tar.gz
 
 clean:  ## remove everything that make made
-	rm -rf $(VENV) $(VENV)-lowest demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest demo build dist docs/reference/modules docs/reference/commands.rst .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -f .coverage .coverage.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

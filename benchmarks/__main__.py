@@ -26,7 +26,10 @@ QUESTIONS = (
     "evaluation",
     "retrieval",
     "video",
+    "footage",
     "features",
+    "page",
+    "exported",
     "speed",
 )
 HERE = Path(__file__).parent

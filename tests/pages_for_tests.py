@@ -27,14 +27,22 @@ from l2caf.table import Table
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted(ROOT.glob("docs/*.md"))))
+# What people read beside them: notebooks run as the book is built, and the reference is made from docstrings.
+READ = (
+    *PAGES,
+    *sorted(
+        str(page.relative_to(ROOT)) for part in ("notebooks", "reference") for page in ROOT.glob(f"docs/{part}/*.md")
+    ),
+)
 LANGUAGES = ("python", "console", "text", "bibtex")
 FILE = re.compile(r"# src/(l2caf/\S+)\.py\n")
 LINE = re.compile(r"# a line of (\w+) in src/(l2caf/\S+)\.py\n")
 # A block that is not run says why in the line above it; its words are checked all the same.
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->\n$")
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What runs the tests must not be taken away from them.
-_RUNNERS = ("hypothesis", "packaging", "psutil", "pytest", "pytest-cov", "pytest-xdist")
+# A directive of the book, ```{name}, is none of the blocks: the book's own build runs or refuses it.
+_FENCED = re.compile(r"^```(\w*|\{[\w-]+\}[^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What runs the tests must not be taken away from them; SciPy looks whether Sphinx is being imported, and then uses it.
+_RUNNERS = ("hypothesis", "packaging", "psutil", "pytest", "pytest-cov", "pytest-xdist", "sphinx")
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ def read(page: str) -> str:
 def blocks(page: str) -> Iterator[Block]:
     text = read(page)
     for found in _FENCED.finditer(text):
+        if found[1].startswith("{"):
+            continue
         reason = NOT_RUN.search(text[: found.start()])
         yield Block(
             f"{page}:{text.count(chr(10), 0, found.start()) + 2}", found[1], found[2], reason[1] if reason else None

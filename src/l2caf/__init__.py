@@ -10,16 +10,18 @@ are first used, so that importing l2caf costs nothing:
     networks, datasets                      what a name stands for; readers of labelled pictures
     methods, objectives, filters, solvers   what is asked, and how it is solved; `methods.table.METHODS` has the keys
     heatmap, solution, errors               what one gets, and what may go wrong
-    images, clips, signals, preprocessing, boxes, localization, rendering
-                                            photographs, clips, signals, boxes and drawings, without torch
+    images, clips, signals, volumes, preprocessing, boxes, localization, rendering
+                                            photographs, clips, signals, scans, boxes and drawings, without torch
     retrieval, evaluation, training, runs, reports
                                             vectors and matches, measurements, networks trained, work in blocks, pages
+    monitor                                 where a network looks while it learns; its Lightning callback
     tasks                                   what each command does: typed request, function, typed result
     features                                feature maps that were kept, read and explained as arrays, without torch
+    exported                                networks that were exported as ONNX files, run without torch
     deadline                                `time_limit`: how long a search may take
 
-Everything else (`recording`, `heads`, `recorder`, `problem`, `numerics`, `files`, `table`, `progress`, `cli`) is how
-these are made; it may change between any two versions, but for what `l2caf.__all__` names of it.
+Everything else (`recording`, `heads`, `recorder`, `problem`, `exporter`, `numerics`, `files`, `table`, `progress`,
+`cli`) is how these are made; it may change between any two versions, but for what `l2caf.__all__` names of it.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ _HOMES = {
     # what one calls
     "explain": "explanation",
     "explain_features": "feature_explanation",
+    "export": "exporter.onnx_file",
     "load": "networks.catalogue",
     "read": "datasets",
     "record": "recorder",
+    "AttentionWatch": "monitor.watch",
     "usable_layers": "recording.layers",
     # what one gets
     "Heatmap": "heatmap",
@@ -45,6 +49,7 @@ _HOMES = {
     "Layout": "recording.layout",
     "Recording": "recorder",
     "Model": "networks.model",
+    "Exported": "exporter.onnx_file",
     "L2cafError": "errors",
     # what one asks
     "ClassOblivious": "objectives.output",
@@ -93,12 +98,14 @@ _ROOMS = (
     "deadline",
     "errors",
     "evaluation",
+    "exported",
     "features",
     "filters",
     "heatmap",
     "images",
     "localization",
     "methods",
+    "monitor",
     "networks",
     "objectives",
     "preprocessing",
@@ -111,17 +118,20 @@ _ROOMS = (
     "solvers",
     "tasks",
     "training",
+    "volumes",
 )
 
 __all__ = [
     "CAM",
     "AttentionFilter",
+    "AttentionWatch",
     "Auto",
     "ClassOblivious",
     "ClassSpecific",
     "Dataset",
     "Exact",
     "Executor",
+    "Exported",
     "Filter",
     "Found",
     "Gaussian",
@@ -160,6 +170,7 @@ __all__ = [
     "Work",
     "explain",
     "explain_features",
+    "export",
     "load",
     "read",
     "record",
@@ -172,6 +183,8 @@ if TYPE_CHECKING:
     from .datasets import read as read
     from .errors import L2cafError as L2cafError
     from .explanation import explain as explain
+    from .exporter.onnx_file import Exported as Exported
+    from .exporter.onnx_file import export as export
     from .feature_explanation import explain_features as explain_features
     from .filters import Filter as Filter
     from .filters import Gaussian as Gaussian
@@ -187,6 +200,7 @@ if TYPE_CHECKING:
     from .methods.grad_cam import GradCAMAbs as GradCAMAbs
     from .methods.method import Maps as Maps
     from .methods.method import Method as Method
+    from .monitor.watch import AttentionWatch as AttentionWatch
     from .networks.catalogue import load as load
     from .networks.model import Model as Model
     from .networks.source import Source as Source

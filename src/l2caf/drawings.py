@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import InputError
+from .errors import FileError, InputError
 from .solution import chosen_samples
+from .volumes import Volume, VolumeCrop, VolumePreprocessing, as_volume, is_volume, read_volume
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -88,20 +89,31 @@ def _asked_about(heatmap: Heatmap, index: int) -> list[Cell]:
     return [Cell("asked about", None, heatmap.region.drawn(index))]
 
 
-def _photograph(heatmap: Heatmap, index: int) -> Image | None:
-    """The photograph that the heatmap has of a sample."""
+def _photograph(heatmap: Heatmap, index: int) -> Image | Volume | None:
+    """The photograph, or the scan, that the heatmap has of a sample."""
     (index,) = chosen_samples([index], len(heatmap))
+    if heatmap.scans is not None:
+        return heatmap.scans[index].scan
     return None if heatmap.crops is None else heatmap.crops[index].photograph
 
 
 def picture_of(heatmap: Heatmap, image: Any, index: int) -> Any:
     """What is drawn on: what the caller gave, or the photograph that the heatmap has."""
-    from .images import open_image
-
     kept = _photograph(heatmap, index) if image is None else image
     if kept is None:
         raise InputError("A picture of a map needs the image that it lies on: give one, or save the map alone.")
-    return open_image(kept) if isinstance(kept, (str, Path)) else kept
+    return opened(kept)
+
+
+def opened(image: Any) -> Any:
+    """What a path leads to, a picture or a scan; a scan of nibabel as ours; anything else as it is."""
+    from .images import open_image
+
+    if hasattr(image, "get_fdata"):
+        return as_volume(image)
+    if not isinstance(image, (str, Path)):
+        return image
+    return read_volume(image) if is_volume(Path(image)) else open_image(image)
 
 
 def boxes_for(heatmap: Heatmap, boxes: Any, sample: int, which: int | None) -> list[Any] | None:
@@ -143,6 +155,10 @@ def heat_of(
     from .transforms import readable
 
     fine = map_of(heatmap, index, which, signed=signed)
+    if len(heatmap.size) == 3:
+        grid = heatmap.grids(index, signed=signed)[which or 0]
+        scan = scan_of(heatmap, image, index, preprocess)
+        return Heat(grid, fine.detach().cpu().numpy(), signed, scan=scan)
     if preprocess is not None and image is not None:
         check_flat(heatmap)
         crop: Crop | None = crop_of(readable(preprocess), as_photograph(image))
@@ -150,6 +166,27 @@ def heat_of(
         crop = heatmap.crops[index] if heatmap.crops is not None else None
     grid = heatmap.grids(index, signed=signed)[which or 0]
     return Heat(grid, fine.detach().cpu().numpy(), signed, crop)
+
+
+def scan_of(heatmap: Heatmap, image: Any, index: int, preprocess: Any) -> VolumeCrop | None:
+    """Where the input of one sample lies in its scan, by what prepared it or as the heatmap knows; None if nobody."""
+    if preprocess is None or image is None:
+        return None if heatmap.scans is None else heatmap.scans[index]
+    if not isinstance(preprocess, VolumePreprocessing):
+        raise InputError(
+            f"Volumes are not prepared by a {type(preprocess).__name__}: give an l2caf.volumes.VolumePreprocessing, or"
+            " leave this out.",
+            field="preprocess",
+        )
+    crop = preprocess.crop(as_volume(image))
+    if crop.size != heatmap.size:
+        made, saw = ("×".join(map(str, size)) for size in (crop.size, heatmap.size))
+        raise InputError(
+            f"The preprocessing makes an input of {made} from {crop.scan.name}, and the network's was {saw}: give the"
+            " one that prepared it.",
+            field="preprocess",
+        )
+    return crop
 
 
 def _named(heatmap: Heatmap, which: int) -> int | None:
@@ -165,14 +202,23 @@ def check_flat(heatmap: Heatmap) -> None:
 
 def _one_each(image: Any, samples: Sequence[int]) -> list[Any]:
     """The picture of each sample: none at all, the one of the only sample, or one each; a path is opened."""
-    from .images import open_image
-
     if image is None:
         return [None] * len(samples)
     listed = list(image) if isinstance(image, (list, tuple)) else [image]
     if len(listed) == len(samples):
-        return [open_image(one) if isinstance(one, (str, Path)) else one for one in listed]
+        return [opened(one) for one in listed]
     given = "1 photograph" if len(listed) == 1 else f"{len(listed)} photographs"
     raise InputError(
         f"There are {len(samples)} samples and {given}: give a list of one per sample, or choose a sample with index=."
     )
+
+
+def check_ending(path: Path, *, is_clip: bool, is_volume: bool = False) -> None:
+    """Refuse a name that ends in nothing that can be made, with all that can."""
+    from .images import WRITTEN
+    from .rendering.figure_file import SUFFIXES
+
+    if path.suffix.lower() not in WRITTEN:
+        known = ", ".join((*WRITTEN, *sorted(SUFFIXES)))
+        films = ", .mp4 or .gif for a film" if is_clip else ", .gif for a scroll, .nii.gz" if is_volume else ""
+        raise FileError(f"'{path}' names no picture format: end it in {known}{films}, or .npy for numbers.")

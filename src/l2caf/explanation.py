@@ -10,16 +10,15 @@ from torch import Tensor, nn
 
 from .deadline import time_limit
 from .errors import InputError
-from .filters import Filter, UnitL2
+from .filters import Filter
 from .heatmap import Heatmap
-from .methods.attention_filter import AttentionFilter, Frames
+from .methods.attention_filter import AUTO, UNIT_L2, AttentionFilter, Frames
 from .methods.method import Method
 from .methods.table import METHODS, MethodEntry
 from .objectives.classes import ClassChoice, ClassSpecific
 from .objectives.objective import Objective
 from .recording.inputs import Inputs, Select
 from .recording.layout import Layout
-from .solvers.auto import Auto
 from .solvers.solver import Solver
 
 
@@ -131,7 +130,7 @@ def explain(
 def _asked(method: Any, objective: Any, filter: Filter | None, solver: Solver | None) -> Method:
     """The method that the front door's words stand for."""
     if method is None:
-        return AttentionFilter(objective, UnitL2() if filter is None else filter, Auto() if solver is None else solver)
+        return AttentionFilter(objective, UNIT_L2 if filter is None else filter, AUTO if solver is None else solver)
     if isinstance(method, str):
         return _by_key(METHODS[method], objective, filter, solver)
     if isinstance(method, type) and issubclass(method, Method):

@@ -37,7 +37,7 @@ def explain_features(
     size: Sequence[int] | None = None,
     channels: int = 1,
     key: str | None = None,
-    block: int = 128,
+    block: int = 32,
     filter: Filter | None = None,
     solver: Solver | None = None,
     method: str | Method | None = None,

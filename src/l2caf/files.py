@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import secrets
 import tempfile
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .errors import FileError, L2cafError
 
+LENGTH = 16  # hexadecimal digits of a hash: chance gives two of 2 ** 64 the same
 _UNFINISHED = re.compile(r"^\..*\.[0-9a-f]{8}\.part(?:\.\w+)?$")
 
 
@@ -86,6 +88,16 @@ def writable_folder(folder: Path) -> Path:
         raise FileError(
             f"'{folder}' cannot be made or written to ({reason_of(error)}): choose another folder.", field="out"
         ) from error
+
+
+def hash_of(parts: Iterable[str | bytes]) -> str:
+    """One hash of several parts, whatever the names of files have in them."""
+    found = hashlib.sha256()
+    for part in parts:
+        stored = part if isinstance(part, bytes) else part.encode(errors="surrogatepass")
+        found.update(b"%d:" % len(stored))
+        found.update(stored)
+    return found.hexdigest()[:LENGTH]
 
 
 def reason_of(error: OSError) -> str:

@@ -13,11 +13,22 @@ import torch
 from torch import Tensor
 
 from .boxes import MapBoxes
-from .drawings import boxes_for, cells_of, check_flat, heat_of, map_of, maps_per_sample, picture_of, with_boxes
-from .errors import FileError, InputError
+from .drawings import (
+    boxes_for,
+    cells_of,
+    check_ending,
+    check_flat,
+    heat_of,
+    map_of,
+    maps_per_sample,
+    picture_of,
+    with_boxes,
+)
+from .errors import InputError
 from .preprocessing import Crop
 from .rendering.region import OutputRegion
 from .solution import Outcome, Solution, alone, chosen_samples, same
+from .volumes import VolumeCrop
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +76,7 @@ class Heatmap:
     crops: tuple[Crop, ...] | None = None
     class_names: tuple[str, ...] = ()
     region: OutputRegion | None = None
+    scans: tuple[VolumeCrop, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.axes:  # made by hand, from maps alone
@@ -129,7 +141,7 @@ class Heatmap:
         return array
 
     def boxes(
-        self, threshold: float | Sequence[float] = 0.25, *, on: Literal["input", "photograph"] = "input"
+        self, threshold: float | Sequence[float] = 0.25, *, on: Literal["input", "photograph", "scan"] = "input"
     ) -> list[Any]:
         """The boxes around what is hot, per sample: arrays (n, 4) of x0, y0, x1, y1, half-open.
 
@@ -140,24 +152,39 @@ class Heatmap:
         sample, one for each; several maps per sample a list with an entry for each map; and where frames have maps of
         their own, each map has a list with an entry for each frame, judged by the frame's own maximum.
 
+        Of a volume they are (n, 6), around voxels that touch: x0, y0, z0, x1, y1, z1, where x is the input's last axis,
+        as `Region` takes them, or i0, j0, k0, i1, j1, k1 in voxels of the scan (`on="scan"`), as nibabel counts.
+
         >>> weights = torch.zeros(1, 4, 4)
         >>> weights[0, 1, 2] = 1
         >>> [boxes.tolist() for boxes in Heatmap(weights, (4, 4), "layer", "method").boxes(0.5)]
         [[[2, 1, 3, 2]]]
         """
         from .localization import components_of
+        from .volume_maps import boxes_in_volumes
 
-        if on not in ("input", "photograph"):
-            raise InputError(f"on is {on!r}: take 'input' or 'photograph'.", field="on")
+        if on not in ("input", "photograph", "scan"):
+            raise InputError(f"on is {on!r}: take 'input', 'photograph' or 'scan'.", field="on")
         frames = self.weights.shape[self.axes.index("frame")] if "frame" in self.axes else 1
-        if len(self.size) != 2:
+        if len(self.size) not in {"input": (2, 3), "photograph": (2,), "scan": (3,)}[on]:
             words = ", ".join(self.axes)
-            raise InputError(f"Boxes are drawn around pictures, but the axes of these maps are {words}: use maps.")
+            where = {"input": "a picture or a volume", "photograph": "a photograph", "scan": "a scan"}[on]
+            raise InputError(f"Boxes on {where} are asked for, but the axes of these maps are {words}: use maps.")
         alone = isinstance(threshold, (int, float))
         if isinstance(threshold, (bool, str)) or not (alone or hasattr(threshold, "__iter__")):
             raise InputError(f"The threshold is {threshold!r}: give a number from 0 to 1, or a list of them.")
-        found = components_of(self.numpy(), [threshold] if alone else list(threshold)).by_size()  # type: ignore[arg-type, list-item]
-        found = [MapBoxes.on_a(one, "input") for one in found] if on == "input" else self._on_photographs(found)
+        shares: list[float] = [threshold] if alone else list(threshold)  # type: ignore[arg-type, list-item]
+        if len(self.size) == 3:
+            found = boxes_in_volumes(self, shares, on=on)
+        else:
+            found = components_of(self.numpy(), shares).by_size()
+        found = (
+            found
+            if len(self.size) == 3
+            else [MapBoxes.on_a(one, "input") for one in found]
+            if on == "input"
+            else self._on_photographs(found)
+        )
         each = len(found) // (len(self) * maps_per_sample(self) * frames)
         per_map: list[Any] = found if alone else _in_groups(found, each)
         per_map = _in_groups(per_map, frames) if "frame" in self.axes else per_map
@@ -188,6 +215,7 @@ class Heatmap:
             classes=None if self.classes is None else self.classes[chosen],
             solution=self.solution[chosen],
             crops=None if self.crops is None else tuple(self.crops[one] for one in chosen),
+            scans=None if self.scans is None else tuple(self.scans[one] for one in chosen),
             region=None if self.region is None else self.region.only(chosen),
         )
         for name in ("maps", "signed"):  # what was computed for all of them is not computed again
@@ -225,7 +253,7 @@ class Heatmap:
 
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows: the maps of all samples, as `save` draws them."""
-        if len(self.size) != 2 or "frame" in self.axes:
+        if (len(self.size) != 2 and self.scans is None) or "frame" in self.axes:
             return None  # the line of words will do
         from .rendering.drawn import sheet_of
 
@@ -253,6 +281,23 @@ class Heatmap:
         laid = crop.lay(one.cpu().numpy(), input_size=(self.size[0], self.size[1]))
         return torch.from_numpy(laid).to(one.device)
 
+    def on_scan(self, index: int = 0, *, which: int | None = None, signed: bool = False) -> Tensor:
+        """One sample's map on the voxels of its scan, 0 where the network was shown nothing: (i, j, k).
+
+        It needs `scans`, which tell where the input lies in the scan.
+
+        >>> import l2caf, numpy
+        >>> from l2caf.volumes import VolumePreprocessing
+        >>> network = torch.nn.Sequential(torch.nn.Conv3d(1, 8, 4, stride=4), torch.nn.AdaptiveAvgPool3d(1))
+        >>> model = l2caf.Model("mine", network, VolumePreprocessing(size=16))
+        >>> model.explain(numpy.random.default_rng(0).random((40, 30, 20))).on_scan().shape
+        torch.Size([40, 30, 20])
+        """
+        from .volume_maps import known_scans
+
+        one, scan = map_of(self, index, which, signed=signed), known_scans(self)[index]
+        return torch.from_numpy(scan.lay(one.detach().cpu().float().numpy())).to(one.device)
+
     def overlay(
         self,
         image: Any = None,
@@ -276,8 +321,9 @@ class Heatmap:
           of the maximum; `boxes`: others, x0, y0, x1, y1 in pixels of the image, or what `heatmap.boxes()` gave, which
           is put where it belongs.
         - `width`: of the picture, in pixels.
-        - `slice`, `spacing`, for a volume: one plane, 12 or ("y", 40), where the rule is three planes through the
-          hottest place; how far apart its values are along z, y and x.
+        - `slice`, `montage`, `spacing`, `window`, for a volume: one plane, 12 or ("y", 40), of a scan ("coronal", 90),
+          where the rule is three planes through the hottest place; many planes side by side (True, how many, of which:
+          "sagittal"); how far apart values are along z, y and x, which a scan says itself; which are black and white.
         - `rate`, for a signal: its samples per second, for an axis in seconds and a spectrogram under the map.
 
         Between the cells of the layer's grid, drawings are bicubic, within the map's own extremes; `maps` is linear.
@@ -342,6 +388,9 @@ class Heatmap:
         letters, its photograph at `dpi` pixels per inch. `legend` says whether the colours are explained; by default
         where there are two of them (`signed`), or several maps; `title` stands above them.
 
+        The map of a scan may be written as .nii.gz (or .nii), on the scan's own voxels, and as .gif, a scroll through
+        its planes (`slice="coronal"` for others). `image` is the scan, or its path, where the heatmap has none.
+
         The maps of a clip become a film (.mp4, .gif) or, as any other picture, a strip of its moments. `image` is then
         the frames that the network saw, (T, height, width, 3), a list of pictures or the path of a clip; `fps` how many
         make a second, where they do not tell.
@@ -362,14 +411,18 @@ class Heatmap:
         from .rendering.figure_file import DPI, SUFFIXES, save_figure
         from .rendering.film import ENDINGS as FILMS
         from .rendering.settings import check_flag
+        from .volume_maps import is_about_scan, save_on_scan
 
         path = _checked_path(path)
+        if is_about_scan(self, path, image):
+            given = {"signed": signed, "preprocess": preprocess, "boxes": boxes, "dpi": dpi, "legend": legend}
+            return save_on_scan(self, path, image, index, which, **given, **style)
         if path.suffix.lower() == ".npy":
             with write_whole(path) as temporary, temporary.open("wb") as file:
                 numpy.save(file, self.maps.cpu().numpy())
             return path
         if self._is_clip and path.suffix.lower() not in (*FILMS, *SUFFIXES):
-            _check_ending(path, is_clip=True)
+            check_ending(path, is_clip=True)
         if path.suffix.lower() == ".mp4" or (self._is_clip and (path.suffix.lower() == ".gif" or is_clip(image))):
             return save_in_time(self, path, image, index, which, signed=signed, preprocess=preprocess, **style)
         check_flag(legend, "legend")
@@ -377,7 +430,7 @@ class Heatmap:
         shown = (signed or len(cells[0]) > 1 or len(cells) > 1) if legend is None else legend
         if path.suffix.lower() in SUFFIXES:
             return save_figure(cells, path, dpi=DPI if dpi is None else dpi, legend=shown, **style)
-        _check_ending(path, is_clip=self._is_clip)
+        check_ending(path, is_clip=self._is_clip)
         return save_picture(sheet_of(cells, legend=shown, **style), path, dpi=dpi)
 
     def grids(self, index: int, *, signed: bool = False) -> npt.NDArray[np.float32]:
@@ -400,12 +453,19 @@ class Heatmap:
     def _resized(self, weights: Tensor) -> Tensor:
         """Interpolate linearly along one axis after the other, each a product with a small matrix; the last one last,
         which leaves the numbers in order."""
+        if torch.is_autocast_enabled(weights.device.type):
+            # Maps are read wherever it suits, inside an autocast block too, which would make halves of them.
+            with torch.autocast(weights.device.type, enabled=False):
+                return self._resized(weights)
         resized = weights.float()
-        # Maps are read wherever it suits, inside an autocast block too, which would make halves of them.
-        with torch.autocast(resized.device.type, enabled=False):
-            for axis, length in zip(range(-len(self.size), 0), self.size, strict=True):
-                spread = _spread(resized.shape[axis], length).to(resized.device)
-                resized = resized @ spread if axis == -1 else (spread.T @ resized.movedim(axis, -2)).movedim(-2, axis)
+        grid = resized.shape[-len(self.size) :]
+        for axis, spread in _spreads(tuple(grid), self.size, resized.device):
+            if axis == -1:
+                resized = resized @ spread
+            elif axis == -2:
+                resized = spread @ resized
+            else:
+                resized = (spread @ resized.movedim(axis, -2)).movedim(-2, axis)
         return resized.contiguous()
 
     def _scaled(self, maps: Tensor, *, signed: bool = True) -> Tensor:
@@ -437,15 +497,14 @@ def _checked_path(path: Any) -> Path:
     )
 
 
-def _check_ending(path: Path, *, is_clip: bool) -> None:
-    """Refuse a name that ends in nothing that can be made, with all that can."""
-    from .images import WRITTEN
-    from .rendering.figure_file import SUFFIXES
-
-    if path.suffix.lower() not in WRITTEN:
-        known = ", ".join((*WRITTEN, *sorted(SUFFIXES)))
-        films = ", .mp4 or .gif for a film" if is_clip else ""
-        raise FileError(f"'{path}' names no picture format: end it in {known}{films}, or .npy for numbers.")
+@lru_cache(maxsize=64)
+def _spreads(grid: tuple[int, ...], size: tuple[int, ...], device: torch.device) -> list[tuple[int, Tensor]]:
+    """The axes of a grid, and what interpolates along each: from the left, but along the last axis from the right."""
+    found = [
+        (axis, _spread(cells, length).to(device))
+        for axis, cells, length in zip(range(-len(size), 0), grid, size, strict=True)
+    ]
+    return [(axis, one if axis == -1 else one.mT.contiguous()) for axis, one in found]
 
 
 @lru_cache(maxsize=64)

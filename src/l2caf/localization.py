@@ -102,6 +102,30 @@ def components_of(heat: ArrayLike, thresholds: Sequence[float] = (0.2,)) -> Comp
     return Components(boxes, areas, belongs, shape)
 
 
+def components_of_volume(heat: ArrayLike, threshold: float = 0.2) -> Ints:
+    """Put a box around every 26-connected component of `heat >= t * heat.max()` of one map (D, H, W).
+
+    Boxes are x0, y0, z0, x1, y1, z1, half-open, where x is the last axis: (n, 6). That of the largest comes first, and
+    of equally large ones that whose first voxel comes first. A map without a positive value has none.
+
+    >>> components_of_volume([[[3, 0], [0, 0]], [[0, 0], [0, 1]]], 0.5).tolist()
+    [[0, 0, 0, 1, 1, 1]]
+    """
+    from scipy.ndimage import find_objects, label
+
+    values, (share,) = _checked(heat, [threshold])
+    if values.ndim != 3:
+        raise InputError(f"The map of a volume has three axes, but the shape is {values.shape}; give one map.")
+    if not values.size or values.max() <= 0:
+        return np.empty((0, 6), np.int64)
+    labels, count = label(values >= share * values.max(), np.ones((3, 3, 3)))
+    sizes = np.bincount(labels.reshape(-1), minlength=count + 1)[1:]
+    found = [
+        [*(one.start for one in place[::-1]), *(one.stop for one in place[::-1])] for place in find_objects(labels)
+    ]
+    return np.array(found, np.int64)[np.argsort(-sizes, kind="stable")]
+
+
 def boxes_of(heat: ArrayLike, thresholds: Sequence[float] = (0.2,)) -> Ints:
     """Put a box around the largest component at each threshold: (..., H, W) to (..., T, 4).
 

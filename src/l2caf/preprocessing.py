@@ -228,7 +228,7 @@ class OwnPreprocessing:
         values = self(image).detach().cpu()
         # numpy has no bfloat16; a model that computes in it casts its inputs back.
         array = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-        return Prepared(array, _stretched(array) if self.picture is None else self.picture(image), None)
+        return Prepared(array, stretched(array) if self.picture is None else self.picture(image), None)
 
     def view(self, image: Image.Image) -> Image.Image:
         """The tensor as a picture, stretched to the full range: its normalisation is not known."""
@@ -315,7 +315,7 @@ def _whole_size(size: tuple[int, int], *, shortest: int) -> tuple[int, int]:
     return (shortest, max(longest, shortest)) if width >= height else (max(longest, shortest), shortest)
 
 
-def _stretched(values: Input) -> Image.Image:
+def stretched(values: Input) -> Image.Image:
     """An input as a picture of the full range of colours."""
     shown = values.astype(np.float32)
     low, high = shown.min(), shown.max()

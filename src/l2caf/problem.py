@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +19,16 @@ from .heads.head import ROWS, Head
 from .heads.head import Way as Way
 from .heads.tangent import Tangent as Tangent
 from .numerics import ALIKE, FEELS_SCALE, rows
-from .objectives.objective import Loss
+from .objectives.objective import Loss, Spike
+from .recording.replay import OUTPUT
+from .unit_sphere import Floats
+
+
+class Shares(NamedTuple):
+    """Sums over the numbers of an output, (K, B): of what each adds to a linear loss, and of the magnitudes of that."""
+
+    total: Tensor
+    size: Tensor
 
 
 class Met:
@@ -135,6 +146,11 @@ class Problem:
         return self._head.finite
 
     @property
+    def all_finite(self) -> bool:
+        """Whether all samples are."""
+        return self._head.all_finite
+
+    @property
     def moved(self) -> Tensor:
         return self._head.moved(self._endpoint.at)
 
@@ -227,10 +243,16 @@ class Problem:
         rows = only.nonzero().flatten()
         return self.untouched.index_put((rows,), self._head.filtered_rows(weights[rows], rows, self._endpoint.at))
 
+    @cached_property
     def tangent(self) -> Tangent:
         """The slope of the endpoint at the untouched filter, with the head computed in full."""
         self.evaluations += 1
         return self._head.tangent(self._endpoint.at)
+
+    @property
+    def has_known_slope(self) -> bool:
+        """Whether an earlier run of this network confirmed that its gradients are those of its values."""
+        return self._head.has_slope
 
     def confirmed(self, weights: Tensor) -> Tensor:
         """The losses at (K, B, n) filters, computed without use of any fitted map: a check on one."""
@@ -246,10 +268,17 @@ class Problem:
         return self._head.is_known and self.endpoint == "output"
 
     @torch.no_grad()
-    def is_scale_invariant(self) -> bool:
-        """Whether the uniform filter gives the untouched output already: to keep that then asks nothing."""
+    def is_scale_invariant(self, *, by_slope: bool = False) -> bool:
+        """Whether the uniform filter gives the untouched output already: to keep that then asks nothing.
+
+        By slope: whether the tangent at the untouched filter does not feel the map's scale.
+        """
         even = torch.full((self.maps, self.batch, self.positions), self.positions**-0.5, device=self.device)
         random = torch.randn(1, 1, self.positions, generator=torch.Generator().manual_seed(0)).to(even)
+        if by_slope:
+            scaled = self.tangent.along_untouched.square().sum(dim=1)
+            moved = self.tangent.pulled_at_random.square().sum(dim=1)  # both are expected to be that of all of J
+            return bool((scaled <= FEELS_SCALE * moved)[self.finite].all()) and bool(self.finite.any())
         at_even, at_random = self.value(even), self.value((random / random.norm()).expand_as(even))
         return bool((at_even <= FEELS_SCALE * at_random)[:, self.finite].all()) and bool(self.finite.any())
 
@@ -277,13 +306,23 @@ class Problem:
 
     def gradients(self) -> Tensor:
         """The gradients of linear losses, which are the same at every filter: (K, B, n)."""
+        spike = self.spike
+        if spike is not None and self._endpoint.at == OUTPUT:
+            along = self._head.gradients_along(*spike)
+            if along is not None:
+                return along
         directions = self.directions
         assert directions is not None
-        if self.endpoint != "output":
+        if self._endpoint.at != OUTPUT:
             mapping = self.affine()
             assert mapping is not None
             return mapping.pull(directions.to(mapping.offset))
         return self._head.gradients(directions.to(self.untouched.dtype))
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether all losses are linear."""
+        return all(loss.is_linear for loss in self.losses)
 
     @cached_property
     def directions(self) -> Tensor | None:
@@ -292,9 +331,28 @@ class Problem:
         return torch.stack(found) if len(found) == self.maps else None
 
     @cached_property
-    def shares(self) -> Tensor | None:
-        """What each number of the untouched endpoint adds to linear losses: (K, B, m)."""
-        return None if self.directions is None else self.directions * rows(self.untouched).double()
+    def spike(self) -> Spike | None:
+        """The directions of all losses in short, with (K, B) places, where each is such a one."""
+        found = [loss.spike for loss in self.losses]
+        first = found[0]
+        if first is None or any(one is None or one[1:] != first[1:] for one in found):
+            return None
+        return Spike(torch.stack([one.places for one in found if one is not None]), first.at, first.elsewhere)
+
+    @cached_property
+    def shares(self) -> Shares | None:
+        """What the numbers of the untouched endpoint add to linear losses, and how much they do in magnitude."""
+        if not self.is_linear:
+            return None
+        untouched, spike = rows(self.untouched).double(), self.spike
+        if spike is None:
+            assert self.directions is not None
+            shares = self.directions * untouched
+            return Shares(shares.sum(dim=2), shares.abs().sum(dim=2))
+        there, sizes = untouched.gather(1, spike.places.T).T, untouched.abs()
+        total = spike.elsewhere * untouched.sum(dim=1) + (spike.at - spike.elsewhere) * there
+        size = abs(spike.elsewhere) * sizes.sum(dim=1) + (abs(spike.at) - abs(spike.elsewhere)) * there.abs()
+        return Shares(total, size)
 
     def keeps_output(self, loss: Loss) -> bool:
         """Whether a loss is zero where nothing is filtered: its target is the untouched value itself."""
@@ -303,15 +361,19 @@ class Problem:
     def at_untouched(self) -> Tensor:
         """The losses with nothing filtered: (K, B)."""
         if self.shares is not None:
-            return self.shares.sum(dim=2)
+            return self.shares.total
         untouched = self.untouched.double()
         return torch.stack([loss(untouched) for loss in self.losses])
 
-    def scale(self, loss: Loss) -> Tensor:
+    def scale(self, loss: Loss) -> Floats:
         """How large the numbers are that a sum of squares is made of: the endpoint's, as its metric sees it, (B,)."""
-        values = rows(self.untouched).double()
+        values = rows(self.untouched).cpu().double().numpy()
         metric = (loss.approximation or loss).metric
-        return values.norm(dim=1) if metric is None else metric.reach * values.abs().amax(dim=1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            if metric is None:
+                return np.sqrt((values * values).sum(axis=1))
+            found: Floats = metric.reach.cpu().numpy() * np.abs(values).max(axis=1)
+            return found
 
     def energy(self) -> Tensor:
         """How strong each position is: (B, n)."""

@@ -25,9 +25,9 @@ from .heads.planned import PlannedHead
 from .heads.recorded import RecordedHead
 from .heads.sloped import run_with_graph
 from .recording.arranged import Arranged, has_hooks
-from .recording.borrow import Call, borrowed, forwards_replaced, name_inside, unwrap, watching
+from .recording.borrow import Call, Loan, borrowed, forwards_replaced, name_inside, unwrap, watching
 from .recording.inputs import Arguments, Inputs, Select, is_plain
-from .recording.knowledge import Knowledge, forget, knowledge_of
+from .recording.knowledge import Knowledge, forget, knowledge_of, knowledge_on
 from .recording.layers import Layer, find_layer, look_at, module_named
 from .recording.layout import Layout
 from .recording.mismatch import mismatch_told
@@ -103,7 +103,26 @@ def record(
     >>> [heatmap.method for heatmap in both]
     ['AttentionFilter', 'GradCAM']
     """
-    plain = unwrap(network)
+    with borrowed(unwrap(network)) as loan:
+        return record_on(
+            loan, network, inputs, layer=layer, call=call, output=output, of=of, layout=layout, slope=slope
+        )
+
+
+def record_on(
+    loan: Loan,
+    network: nn.Module,
+    inputs: Inputs,
+    *,
+    layer: str | nn.Module | Sequence[str | nn.Module] | None = None,
+    call: int | Sequence[int] | None = None,
+    output: Select = None,
+    of: str | int | None = None,
+    layout: Layout | None = None,
+    slope: bool = False,
+) -> Recording:
+    """`record` of a network that is on loan already, plain or inside of a wrapper."""
+    plain = loan.network
     arguments = Arguments.of(inputs, explained=of)
     layers = [layer] if layer is None or isinstance(layer, (str, nn.Module)) else _layers(layer)
     calls = [call] if call is None or (isinstance(call, int) and not isinstance(call, bool)) else _calls(call)
@@ -116,12 +135,11 @@ def record(
     if network is not plain:
         layers = [name_inside(network, one) if isinstance(one, str) else one for one in layers]
     wanted = [(one, index) for one in layers for index in calls]
-    with borrowed(plain) as loan:
-        loan.ask_anew()
-        run = _Run(plain, arguments, output, layout)
-        with mismatch_told(plain, arguments):
-            heads = run.planned(wanted) or (run.sloped(wanted) if slope else None) or run.recorded(wanted)
-            return Recording(plain, heads, several=several)
+    loan.ask_anew()
+    run = _Run(loan, arguments, output, layout)
+    with mismatch_told(plain, arguments):
+        heads = run.planned(wanted) or (run.sloped(wanted) if slope else None) or run.recorded(wanted)
+        return Recording(plain, heads, several=several)
 
 
 def _is_number(value: object) -> bool:
@@ -156,12 +174,12 @@ def _calls(given: Any) -> list[int | None]:
 class _Run:
     """One question to one network."""
 
-    def __init__(self, network: nn.Module, arguments: Arguments, select: Select, layout: Layout | None = None) -> None:
-        self.network = network
+    def __init__(self, loan: Loan, arguments: Arguments, select: Select, layout: Layout | None = None) -> None:
+        self.network = loan.network
         self.arguments = arguments
         self.select = select
         self.layout = layout
-        self.known: Knowledge = knowledge_of(network)
+        self.known: Knowledge = knowledge_on(loan)
         # A function cannot be told from another one, and to keep it would keep all that it refers to.
         self.signature = (arguments.signature(), select) if is_plain(select) else None
 

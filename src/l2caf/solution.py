@@ -214,7 +214,7 @@ def same(one: Any, other: Any) -> bool:
     """Whether two results hold the same: NaN equals NaN, and where tensors are kept makes no difference."""
     if hasattr(one, "__dataclass_fields__"):
         return type(one) is type(other) and all(
-            same(getattr(one, own.name), getattr(other, own.name)) for own in fields(one)
+            same(getattr(one, own.name), getattr(other, own.name)) for own in fields(one) if own.compare
         )
     if isinstance(one, tuple):
         return isinstance(other, tuple) and len(one) == len(other) and all(map(same, one, other))

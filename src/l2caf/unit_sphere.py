@@ -27,6 +27,7 @@ TINY = 1e-300  # so that nothing is divided by zero
 FEW = 32
 # On photographs, three products reach single precision; what is not there after twelve is taken apart.
 FIRST_LOOK, MOST_PRODUCTS = 3, 12
+ROUGH = 1e-4  # where a filter need not be better than this, the first product is looked at already
 # A filter is certain where its error is below so many units of rounding: 8e-6 in single precision.
 CERTAIN = 64
 # A filter that varies by less than this share of its largest weight shows nothing.
@@ -43,13 +44,13 @@ def in_span(gradient: Floats, product: Callable[[Floats], Floats], precision: fl
     scale = np.maximum(_length(gradient), TINY)
     gradient = gradient / scale
     samples, positions = gradient.shape
-    most = min(MOST_PRODUCTS, positions)
+    most, first_look = min(MOST_PRODUCTS, positions), FIRST_LOOK if precision < ROUGH else 1
     basis, pulled = np.zeros((2, samples, most, positions))
     direction = gradient
     for count in range(1, most + 1):
         basis[:, count - 1] = direction
         pulled[:, count - 1] = fresh = product(direction) / scale
-        if count >= FIRST_LOOK or count == most:
+        if count >= first_look or count == most:
             found = _in_subspace(basis[:, :count], pulled[:, :count], gradient, precision)
             if count == most or found.certain.all():
                 break

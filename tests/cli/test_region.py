@@ -68,13 +68,14 @@ def test_a_mask_comes_from_a_file(run: Run, photo: Path, tmp_path: Path) -> None
     ("network", "asked", "words"),
     [
         ("unet", ("--region", "40,60,90,320"), "lies outside of the output"),
+        ("unet", ("--region", "40,60,40,90"), "--region: "),
         ("unet", ("--region", "40,60,40,90"), "is empty"),
-        ("unet", ("--region", "40,60,90,120", "--channel", "7"), "Channel 7 is out of range"),
+        ("unet", ("--region", "40,60,90,120", "--channel", "7"), "--channel: Channel 7 is out of range"),
         ("unet", ("--region", "40,60,90"), "--region: '40,60,90' is no region"),
         ("unet", ("--region", "none.png"), "--region: 'none.png' is no region"),
         ("unet", ("--region", "nets.py"), "--region: The mask 'nets.py' cannot be read"),
         ("unet", ("--region", "40,60,90,120", "--class", "1"), "give one or the other"),
-        ("scores", ("--region", "40,60,90,120"), "which has no such region"),
+        ("scores", ("--region", "40,60,90,120"), "--region: The output has shape (1, 4), which has no such region"),
         ("scores", ("--channel", "1"), "which has no such region"),
     ],
 )

@@ -23,6 +23,7 @@ from l2caf.objectives.objective import Losses
 from l2caf.preprocessing import Preprocessing
 from l2caf.retrieval.embed import embed
 from l2caf.runs.spec import ModelSpec, RunSpec
+from l2caf.volumes import Volume, VolumePreprocessing
 from networks_for_tests import pixels, seeded
 
 NETWORK = seeded(nets.pooled)
@@ -244,7 +245,22 @@ DRAWINGS: dict[str, Callable[[Path], Any]] = {
     "two indices": lambda folder: HEATMAP[0, 1],  # type: ignore[index]
     "a threshold in words": lambda folder: HEATMAP.boxes("half"),
     "a threshold above one": lambda folder: HEATMAP.boxes(25),
-    "boxes of a volume": lambda folder: VOLUME.boxes(),
+    "boxes of a volume on a photograph": lambda folder: VOLUME.boxes(on="photograph"),
+    "boxes of a volume on no scan": lambda folder: VOLUME.boxes(on="scan"),
+    "boxes of a picture on a scan": lambda folder: HEATMAP.boxes(on="scan"),
+    "a volume on no scan": lambda folder: VOLUME.save(folder / "map.nii.gz"),
+    "a picture as NIfTI": lambda folder: HEATMAP[0].save(folder / "map.nii.gz"),
+    "a scan that is not there": lambda folder: VOLUME.save(folder / "map.nii.gz", str(folder / "no.nii.gz")),
+    "the preprocessing of photographs for a scan": lambda folder: VOLUME.save(
+        folder / "map.png", Volume(np.zeros((9, 9, 9), np.float32)), preprocess=Preprocessing()
+    ),
+    "another preprocessing of a scan": lambda folder: VOLUME.save(
+        folder / "map.png", Volume(np.zeros((9, 9, 9), np.float32)), preprocess=VolumePreprocessing()
+    ),
+    "a scan and no preprocessing": lambda folder: VOLUME.save(
+        folder / "x.png", Volume(np.zeros((8, 8, 8), np.float32))
+    ),
+    "a volume on a scan that nobody knows": lambda folder: VOLUME.on_scan(),
 }
 
 

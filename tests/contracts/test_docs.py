@@ -31,7 +31,7 @@ from l2caf.preprocessing import Preprocessing
 from l2caf.tasks.moving_shapes import KINDS, write_clips
 from l2caf.tasks.samples import sample
 from made_datasets import birds, picture, text, wsol
-from pages_for_tests import FILE, LANGUAGES, PAGES, ROOT, Block, Page, blocks, check_words, prose, read
+from pages_for_tests import FILE, LANGUAGES, PAGES, READ, ROOT, Block, Page, blocks, check_words, prose, read
 
 NETS = """
 import torch
@@ -49,6 +49,7 @@ CHEAPER = {
     "evaluate": "--limit 4",
     "reproduce": "--budget 1 --limit 4 --rounds 1",
     "sanity": "--seeds 1 --stages 2 -m l2caf",
+    "serve": "--port 0",
     "time": "--rounds 1",
     "train": "--iterations 1 --views 1",
     "train wsol": "--budget 1 --views 1 --stride 32",
@@ -111,6 +112,8 @@ def make_commands_cheap(patch: pytest.MonkeyPatch, words: list[str]) -> list[str
             module, _, name = source.partition(":")
             home = importlib.import_module(f"l2caf.networks.{module}")
             patch.setattr(getattr(home, name), "load", lambda self, name=DEFAULT, **given: small_model(name))
+    if words[0] == "serve":  # until somebody stops it, which here is at once
+        patch.setattr("l2caf.web.server.Server.wait", lambda self: None)
     return shlex.split(CHEAPER.get(" ".join(words[:2]), CHEAPER.get(words[0], "")))
 
 
@@ -211,7 +214,7 @@ def test_the_picture_of_the_readme_is_what_the_code_draws() -> None:
 
 def test_the_pages_name_only_what_is_there() -> None:
     """Every dotted name of ours in code, and every file of ours, exists."""
-    for page in PAGES:
+    for page in READ:
         text = read(page)
         made = {f"src/{found}.py" for found in FILE.findall(text)}
         for file in re.findall(r"`((?:src/l2caf/|tests/|docs/)?[a-z_]+(?:/[a-z_]+)*/[a-z_]+\.py)`", text):
@@ -221,7 +224,7 @@ def test_the_pages_name_only_what_is_there() -> None:
 
 
 def test_commands_in_running_text_are_understood() -> None:
-    for page in PAGES:
+    for page in READ:
         for words in re.findall(r"`l2caf ([a-z][^`…]*)`", prose(page)):
             check_words(shlex.split(words), page)
 
@@ -240,7 +243,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("page", [*(page for page in PAGES if page not in WRITTEN_BY_MAKE), "CHANGELOG.md"])
+@pytest.mark.parametrize("page", [*(page for page in READ if page not in WRITTEN_BY_MAKE), "CHANGELOG.md"])
 def test_the_pages_are_in_plain_technical_english(page: str) -> None:
     for word, plain in PLAIN.items():
         found = re.search(rf"\b(?:{word})\b", read(page), re.IGNORECASE)
@@ -248,7 +251,7 @@ def test_the_pages_are_in_plain_technical_english(page: str) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in PAGES:
+    for page in READ:
         for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
             if "://" not in target:
                 file, _, anchor = target.partition("#")

@@ -13,12 +13,12 @@ import pytest
 import l2caf
 
 PUBLIC = {
-    "AttentionFilter", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Dataset", "Exact", "Executor",
-    "explain", "explain_features", "Filter", "Found", "Gaussian", "General", "GradCAM", "GradCAMAbs", "GradientDescent",
-    "Head", "Heatmap", "Job", "L2cafError", "Layout", "LeastSquares", "Linear", "load", "Losses", "Maps", "Method",
-    "Model", "Objective", "Outcome", "Prediction", "Problem", "read", "Recipe", "record", "Recording",
-    "Region", "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver", "Source", "UnitL1", "UnitL2",
-    "UnitL2PerFrame", "usable_layers", "Work",
+    "AttentionFilter", "AttentionWatch", "Auto", "CAM", "ClassOblivious", "ClassSpecific", "Dataset", "Exact",
+    "Executor", "explain", "explain_features", "export", "Exported", "Filter", "Found", "Gaussian", "General",
+    "GradCAM", "GradCAMAbs", "GradientDescent", "Head", "Heatmap", "Job", "L2cafError", "Layout", "LeastSquares",
+    "Linear", "load", "Losses", "Maps", "Method", "Model", "Objective", "Outcome", "Prediction", "Problem", "read",
+    "Recipe", "record", "Recording", "Region", "Riemannian", "Sample", "Similarity", "Softmax", "Solution", "Solver",
+    "Source", "UnitL1", "UnitL2", "UnitL2PerFrame", "usable_layers", "Work",
 }  # fmt: skip
 
 
@@ -32,9 +32,9 @@ def test_public_names() -> None:
 
 def test_public_packages_load_when_they_are_first_used() -> None:
     assert set(l2caf._ROOMS) == {
-        "boxes", "clips", "datasets", "deadline", "errors", "evaluation", "features", "filters", "heatmap", "images",
-        "localization", "methods", "networks", "objectives", "preprocessing", "rendering", "reports", "retrieval",
-        "runs", "signals", "solution", "solvers", "tasks", "training",
+        "boxes", "clips", "datasets", "deadline", "errors", "evaluation", "exported", "features", "filters", "heatmap",
+        "images", "localization", "methods", "monitor", "networks", "objectives", "preprocessing", "rendering",
+        "reports", "retrieval", "runs", "signals", "solution", "solvers", "tasks", "training", "volumes",
     }  # fmt: skip
     for name in l2caf._ROOMS:
         assert name in (l2caf.__doc__ or "")

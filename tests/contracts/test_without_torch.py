@@ -24,8 +24,9 @@ FLOOR = (
     "unit_sphere",
     "softmax_metric",
     "signals",
+    "volumes",
 )
-ROOMS = ("features", "rendering", "datasets", "runs", "reports", "tasks")
+ROOMS = ("features", "exported", "rendering", "datasets", "runs", "reports", "tasks")
 LIGHT = (
     "solution",
     "heads.pooled",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 import l2caf
 import networks_for_tests as nets
-from clips_for_tests import PATCH, Clip, ConvLSTM, Volume, planted, trained
+from clips_for_tests import FEATURES, PATCH, Clip, ConvLSTM, Volume, planted, trained
 from l2caf.errors import FileError, InputError, LayerError, NetworkError
 from networks_for_tests import seeded
 
@@ -132,6 +133,43 @@ def test_a_layer_that_sees_its_own_last_map_is_not_taken_frame_by_frame() -> Non
     named = l2caf.explain(network, clips, layer="gates", solver=QUICK)
     assert named.call == 3
     assert named.maps.shape == (2, 32, 32)
+
+
+class AsByCudnn(torch.autograd.Function):
+    """Its kernels for recurrent layers refuse the way back where they ran in evaluation mode."""
+
+    @staticmethod
+    def forward(context: Any, value: Tensor, refuses: bool) -> Tensor:
+        context.refuses = refuses
+        return value.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        if context.refuses:
+            raise RuntimeError("cudnn RNN backward can only be called in training mode")
+        return gradient, None
+
+
+class OnCudnn(nn.GRU):
+    def forward(self, *given: Any) -> Any:
+        frames, state = super().forward(*given)
+        return AsByCudnn.apply(frames, torch.backends.cudnn.enabled and not self.training), state
+
+
+@pytest.mark.parametrize("loop", [True, False])
+def test_kernels_that_refuse_a_gradient_in_evaluation_mode_are_passed_by(loop: bool) -> None:
+    clips, plain = planted(2, 3, seed=3)[0], seeded(lambda: Clip("gru", loop=loop))
+    refusing = seeded(lambda: Clip("gru", loop=loop))
+    refusing.reader.memory = OnCudnn(FEATURES, FEATURES, batch_first=True)
+    refusing.load_state_dict(plain.state_dict())
+    with pytest.raises(RuntimeError, match="only be called in training mode"):
+        refusing.eval()(clips.requires_grad_()).sum().backward()
+    clips = clips.detach()
+    for method in ("l2caf", "gradcam"):
+        expected, found = (l2caf.explain(network, clips, method=method) for network in (plain, refusing))
+        assert found.layer == expected.layer == "layer"
+        torch.testing.assert_close(found.weights, expected.weights)
+    assert torch.backends.cudnn.enabled
 
 
 class Remembering(nn.Module):
@@ -310,6 +348,15 @@ def test_frames_folded_time_first_are_named_as_what_they_are() -> None:
 
     with pytest.raises(LayerError, match="all samples of the first frame, then those of the next"):
         l2caf.explain(seeded(TimeFirst), planted(2, 4, seed=4)[0])
+
+
+@pytest.mark.parametrize("loop", [True, False])
+def test_a_clip_without_a_batch_or_without_frames_is_told(loop: bool) -> None:
+    network, clips = seeded(lambda: Clip("gru", loop=loop)), planted(1, 3, seed=3)[0]
+    with pytest.raises(InputError, match=r"no batch: give inputs.unsqueeze\(0\)"):
+        l2caf.explain(network, clips[0])
+    with pytest.raises(InputError, match="holds no numbers"):
+        l2caf.explain(network, clips[:, :0])
 
 
 def test_boxes_of_a_clip_come_frame_by_frame() -> None:

@@ -83,3 +83,66 @@ def test_what_convolutions_norms_and_rectifiers_were_given_is_not_kept() -> None
             else:
                 network(leaf)
         assert (max(kept, default=0) < leaf.numel()) is lean
+
+
+REGIONS = {
+    "2-D": (slice(None), slice(None), slice(3, 5), slice(6, 7)),
+    "1-D": (slice(None), slice(None), slice(0, 3)),
+    "3-D": (slice(None), slice(None), slice(7, 9), slice(0, 2), slice(3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_the_way_back_from_a_part_is_torchs_own_and_its_slope_too(name: str) -> None:
+    network, shape = NETWORKS[name]()
+    given, generator = torch.randn(shape), torch.Generator().manual_seed(1)
+    found = []
+    for lean in (False, True):
+        leaf = torch.ones_like(given).requires_grad_()
+        if lean:
+            with lean_graph():
+                part = network(given * leaf)[REGIONS[name]]
+        else:
+            part = network(given * leaf)[REGIONS[name]]
+        directions = torch.randn(part.shape, generator=generator.manual_seed(2)).requires_grad_()
+        (pulled,) = torch.autograd.grad(part, leaf, directions, create_graph=True)
+        weights = torch.randn(shape, generator=generator.manual_seed(3))
+        (pushed,) = torch.autograd.grad(pulled, directions, weights)
+        found.append((pulled.detach(), pushed))
+    for plain, own in zip(*found, strict=True):
+        assert plain.any()
+        torch.testing.assert_close(own, plain, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("padding", [0, 2, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_go_back_from_any_corner(stride: int, padding: int, *, transposed: bool) -> None:
+    kind = nn.ConvTranspose1d if transposed else nn.Conv1d
+    network, given = seen(kind(2, 3, 4, stride=stride, padding=padding, dilation=2)), torch.randn(1, 2, 17)
+    length = network(given).shape[2]
+    for place in {0, length // 2, length - 1}:
+        found = []
+        for lean in (False, True):
+            leaf = given.clone().requires_grad_()
+            if lean:
+                with lean_graph():
+                    output = network(leaf)
+            else:
+                output = network(leaf)
+            found.append(torch.autograd.grad(output[..., place].sum(), leaf)[0])
+        torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-4)
+
+
+def test_a_gradient_joined_to_what_has_none_is_cut_out_again() -> None:
+    given, beside = torch.rand(1, 2, 9, 8).requires_grad_(), torch.rand(1, 3, 9, 8)
+    network = seen(nn.Conv2d(5, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 2, 3, padding=1))
+    found = []
+    for lean in (False, True):
+        if lean:
+            with lean_graph():
+                output = network(torch.cat([beside, given], 1))
+        else:
+            output = network(torch.cat([beside, given], 1))
+        found.append(torch.autograd.grad(output[:, :, 2:4, 5:7].square().sum(), given)[0])
+    torch.testing.assert_close(found[1], found[0], atol=1e-6, rtol=1e-4)

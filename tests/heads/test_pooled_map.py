@@ -84,3 +84,19 @@ def test_a_sample_that_is_not_finite_is_known_where_the_others_are_confirmed(val
     with record(network, inputs) as recording:
         assert isinstance(recording.head, PlannedHead)
         assert recording.head.finite.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("published", [False, True])
+def test_classes_are_pulled_back_as_their_directions(published: bool, batch: int, channels_last: bool) -> None:
+    mapping, jacobian = made(batch, channels_last=channels_last)
+    scores = torch.randn(batch, CLASSES, generator=torch.Generator().manual_seed(1)).double()
+    losses = ClassSpecific(top=4, published=published).losses(scores).losses
+    spikes = [loss.spike for loss in losses if loss.spike is not None]
+    assert len(spikes) == len(losses)
+    directions = torch.stack([loss.direction for loss in losses])  # type: ignore[misc]
+    _, at, elsewhere = spikes[0]
+    places = torch.stack([spike.places for spike in spikes])
+    pulled = mapping.pull_spikes(places, at, elsewhere)
+    torch.testing.assert_close(pulled, torch.einsum("bmn,kbm->kbn", jacobian, directions), rtol=0, atol=1e-12)

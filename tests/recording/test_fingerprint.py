@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import l2caf
 from l2caf.recording import fingerprint
-from l2caf.recording.borrow import modules_of
+from l2caf.recording.census import look_through, modules_of
 from l2caf.recording.fingerprint import Fingerprint
 from networks_for_tests import pixels, seeded
 
@@ -83,12 +83,12 @@ CHANGES: dict[str, Callable[[Net, pytest.MonkeyPatch], Any]] = {
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_change_is_noticed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = seeded(Net)
-    before = Fingerprint(modules_of(network))
+    before = Fingerprint(look_through(network))
     kept = vars(network).copy(), vars(Net).copy()  # what is exchanged lives on, so that no end of it tells
-    assert before.holds(modules_of(network))
+    assert before.holds(look_through(network))
     CHANGES[case](network, monkeypatch)
-    assert not before.holds(modules_of(network))
-    assert Fingerprint(modules_of(network)).holds(modules_of(network))
+    assert not before.holds(look_through(network))
+    assert Fingerprint(look_through(network)).holds(look_through(network))
     assert kept
 
 
@@ -100,9 +100,9 @@ def test_a_base_of_a_class_is_noticed() -> None:
         pass
 
     network = Derived()
-    before = Fingerprint(modules_of(network))
+    before = Fingerprint(look_through(network))
     Derived.__bases__ = (Other,)
-    assert not before.holds(modules_of(network))
+    assert not before.holds(look_through(network))
 
 
 def refused(*_: Any) -> Any:
@@ -112,9 +112,9 @@ def refused(*_: Any) -> Any:
 
 def test_nothing_is_described_where_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     network = seeded(Net)
-    before = Fingerprint(modules_of(network))
+    before = Fingerprint(look_through(network))
     monkeypatch.setattr(fingerprint, "_description", refused)
-    assert before.holds(modules_of(network))
+    assert before.holds(look_through(network))
 
 
 def set_again(network: Net) -> None:
@@ -135,11 +135,11 @@ OF_NO_ACCOUNT: dict[str, Callable[[Net], Any]] = {
 def test_what_is_equal_is_no_change(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Net, "noted", object(), raising=False)
     network = seeded(Net)
-    before = Fingerprint(modules_of(network))
+    before = Fingerprint(look_through(network))
     OF_NO_ACCOUNT[case](network)
-    assert before.holds(modules_of(network))
+    assert before.holds(look_through(network))
     monkeypatch.setattr(fingerprint, "_description", refused)
-    assert before.holds(modules_of(network))
+    assert before.holds(look_through(network))
 
 
 def test_a_module_in_the_place_of_one_that_is_gone() -> None:
@@ -147,17 +147,17 @@ def test_a_module_in_the_place_of_one_that_is_gone() -> None:
     network = seeded(Net)
     for _ in range(50):
         network.between = nn.ReLU()
-        before = Fingerprint(modules_of(network))
+        before = Fingerprint(look_through(network))
         network.between = None
         network.between = nn.ReLU()
-        assert not before.holds(modules_of(network))
+        assert not before.holds(look_through(network))
 
 
 def test_nothing_is_kept_alive() -> None:
     network = seeded(Net)
     network.method = network.forward
     network.function = partial(type, network)
-    found = Fingerprint(modules_of(network))
+    found = Fingerprint(look_through(network))
     gone = [fingerprint.ref(module) for module in modules_of(network)]
     del network
     gc.collect()

@@ -66,7 +66,7 @@ def test_boxes_land_where_the_preprocessing_tells_and_at_another_width() -> None
         assert np.abs(wide - 2 * ON_PHOTOGRAPH).max() <= 1.01
     with pytest.raises(InputError, match="is not known: explain the photograph itself"):
         told.boxes(0.5, on="photograph")
-    with pytest.raises(InputError, match="on is 'picture': take 'input' or 'photograph'"):
+    with pytest.raises(InputError, match="on is 'picture': take 'input', 'photograph' or 'scan'"):
         told.boxes(on="picture")  # type: ignore[arg-type]
 
 

@@ -238,7 +238,12 @@ class TestVolumes:
             ({"slice": ("t", 3)}, "names no plane"),
             ({"slice": 2.5}, "names no plane"),
             ({"spacing": (1, 1)}, "give three lengths"),
-            ({"box": True}, "no setting 'box'"),
+            ({"width": 200}, "no setting 'width'"),
+            ({"montage": "axial"}, "'axial' names no planes; give a number along z"),
+            ({"montage": 0}, "0 slices cannot be shown"),
+            ({"montage": (3, 4)}, "give True, or such as"),
+            ({"window": (1, 1)}, "give two values, black and white"),
+            ({"boxes": [(0, 0, 4, 4)]}, "is no box of a volume"),
         ],
     )
     def test_planes_that_there_are_not(self, options: dict, said: str) -> None:

@@ -19,7 +19,9 @@ from l2caf.rendering.animation import convergence_frames, save_gif
 from l2caf.rendering.grid import grid
 from l2caf.rendering.marks import Box, fitted, font
 from l2caf.rendering.overlay import colorize, overlay
-from l2caf.rendering.signals import signal_picture, volume_picture
+from l2caf.rendering.scene import Scene
+from l2caf.rendering.signals import signal_picture
+from l2caf.rendering.volumes import Drawing
 
 
 def spot(size: int = 7, row: int = 1, column: int = 5) -> np.ndarray:
@@ -240,12 +242,12 @@ class TestSignalsAndVolumes:
         assert signal_picture(np.eye(3, 50), np.linspace(-1, 1, 5), signed=True).size == (800, 260)
 
     def test_a_volume_shows_heat_in_its_own_slice(self) -> None:
-        heat = np.zeros((5, 4, 4))
+        heat = np.zeros((5, 4, 4), np.float32)
         heat[4] = 1
-        sheet = np.asarray(volume_picture(np.full((5, 20, 20), 0.5), heat, slices=2, cell_height=100))
-        colourful = np.flatnonzero((np.ptp(sheet.astype(int), axis=2) > 50).any(axis=0))
-        assert colourful.size
-        assert colourful.min() >= sheet.shape[1] // 2, "only the last of the two"
+        frames = Drawing(Scene.of_input(np.full((5, 20, 20), 0.5)), heat).frames()
+        assert [bool((np.ptp(np.asarray(frame).astype(int), axis=2) > 50).any()) for frame in frames] == [False] * 4 + [
+            True
+        ]
 
     def test_bad_input(self) -> None:
         with pytest.raises(InputError, match="signal"):
@@ -253,9 +255,7 @@ class TestSignalsAndVolumes:
         with pytest.raises(InputError, match="shape"):
             signal_picture(np.zeros(9), np.zeros((3, 3)))
         with pytest.raises(InputError, match="volume"):
-            volume_picture(np.zeros((3, 4)), np.zeros((3, 4, 4)))
-        with pytest.raises(InputError, match="slices"):
-            volume_picture(np.zeros((3, 4, 4)), np.zeros((3, 4, 4)), slices=0)
+            Scene.of_input(np.zeros((3, 4)))
 
 
 class TestAnimation:

@@ -25,7 +25,7 @@ from l2caf.retrieval.embed import Embedding
 from l2caf.retrieval.index import Gallery, open_gallery
 from l2caf.retrieval.match import match
 from l2caf.tasks import match as match_task
-from l2caf.tasks.match import _contrast_title
+from l2caf.tasks.match import contrast_title
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 LEFT, RIGHT = (0, 8), (48, 40)  # where the query has its red and its green patch
@@ -295,7 +295,7 @@ def test_the_contrast_is_with_another_folder_however_far_down_it_comes(made: Pat
     assert [pair.group for pair in found.pairs] == ["red", "red"]
     assert found.contrast is not None
     assert (found.contrast.theirs, found.contrast.name) == (4, "001.Blue_One/b.png")
-    assert _contrast_title(found) == "red: for #1\nblue: for Blue One"  # which is not among those shown
+    assert contrast_title(found) == "red: for #1\nblue: for Blue One"  # which is not among those shown
 
 
 def test_a_map_of_nothing_is_not_called_solved(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

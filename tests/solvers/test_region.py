@@ -171,11 +171,12 @@ def test_a_row_of_scores_has_no_region(asked: tuple[Any, Any]) -> None:
         l2caf.explain(network, torch.rand(1, 3, 32, 32), objective=l2caf.Region(asked[0], channel=asked[1]))
 
 
-def test_a_second_question_runs_a_curved_network_once() -> None:
+@pytest.mark.parametrize("channel", [None, 1])
+def test_a_second_question_runs_a_curved_network_once(channel: int | None) -> None:
     network, pictures = curved(), torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     runs = []
     network[4].register_forward_pre_hook(lambda module, given: runs.append(len(given[0])))  # type: ignore[index]
-    asked = l2caf.Region(BOX, channel=1)
+    asked = l2caf.Region(BOX, channel=channel)
     l2caf.explain(network, pictures, objective=asked)
     runs.clear()
     again = l2caf.explain(network, pictures, objective=asked)
@@ -202,3 +203,76 @@ def test_a_network_that_mixes_its_samples_is_refused_also_when_it_is_known() -> 
         assert l2caf.explain(network, pictures[:1], objective=asked, layer="first").outcome == ["first_order"]
     with pytest.raises(L2cafError, match="mixes the samples"):
         l2caf.explain(network, pictures, objective=asked, layer="first")
+
+
+class Norms(nn.Sequential):
+    """A decoder that undoes any scaling of the map."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        super().__init__(
+            nn.Conv2d(3, 8, 8, stride=8),
+            nn.ConvTranspose2d(8, 8, 8, stride=8),
+            nn.InstanceNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 3, 1),
+        )
+
+
+def test_a_scale_invariant_head_is_asked_the_same_again() -> None:
+    network, pictures = Norms().eval(), torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    first, second = (l2caf.explain(network, pictures, objective=l2caf.Region(BOX), layer="0") for _ in range(2))
+    assert first.outcome == second.outcome == ["first_order"]
+    assert bool((first.weights < 0).any())  # raised along its own values: positions speak for it or against it
+    torch.testing.assert_close(first.weights, second.weights, atol=1e-4, rtol=1e-4)
+
+
+def test_a_kept_region_is_nearly_the_best_filter_of_the_tangent() -> None:
+    network, pictures = curved(), torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    for _ in range(2):
+        found = l2caf.explain(network, pictures, objective=l2caf.Region(BOX), layer="1")
+    with torch.no_grad():
+        features, double = network[:2](pictures).double(), network[2:].double()  # type: ignore[index]
+        alone = 1e-4 * torch.eye(16, dtype=torch.float64).reshape(16, 1, 4, 4)
+        both = [double(features * (1 + sign * alone))[:, :, 0:16, 8:20].flatten(1) for sign in (1, -1)]
+    jacobian = ((both[0] - both[1]) / 2e-4).numpy().T
+
+    def loss(weights: Any) -> float:
+        return float(((jacobian @ (weights / np.linalg.norm(weights) - 1)) ** 2).sum())
+
+    ours = found.weights[0].flatten().double().numpy()
+    best = minimize(loss, np.ones(16), method="BFGS").x
+    best = best / np.linalg.norm(best)
+    assert np.linalg.norm(ours - best) < 0.03
+    assert loss(ours) <= loss(best) * 1.001
+
+
+class Straight(torch.autograd.Function):
+    """Rounding, with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return (x / 4).round() * 4
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:
+        return slopes[0] * 3
+
+
+class Rounding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = curved()[:2], curved()[2:]  # type: ignore[index]
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        found: Tensor = Straight.apply(8 * self.last(self.first(pictures)))
+        return found
+
+
+@pytest.mark.parametrize("channel", [None, 1])
+def test_a_slope_that_is_not_that_of_the_values_is_said(channel: int | None) -> None:
+    network, pictures = Rounding().eval(), torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    for _ in range(2):  # and looked at again the next time
+        found = l2caf.explain(network, pictures, objective=l2caf.Region(BOX, channel=channel), layer="first")
+        assert found.outcome == ["stuck"]
+        assert "the gradient contradicts the values of 1 of 1 samples" in found.solution.reason

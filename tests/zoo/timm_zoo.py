@@ -19,7 +19,10 @@ SQUARE = (128, 128)
 FULL = (224, 288)  # for kernels of 5 and 7 pixels, which reach all over the last map of a smaller picture
 FOURTEENTHS = (112, 140)  # for patches of 14 pixels
 # Blocks that are maps by construction, and whose kernels reach all over a map of 4×5.
-FAR_REACHING = (Reading(r"blocks\..*", (4, 5), default=False),)
+FAR_REACHING = (
+    Reading(r"blocks\..*", (4, 5), default=False),
+    Reading(r"blocks\.4\..*", (8, 10), default=False),  # of lcnet: before the last step
+)
 TOO_SMALL = "kernels of 5 on a map of 4×5: its cells hardly differ in where they look"
 SMALL_VIT = {"depth": 2, "embed_dim": 64, "num_heads": 2}
 SMALL_SWIN = {"depths": (1, 1, 2, 2), "embed_dim": 24, "num_heads": (1, 2, 2, 4)}

@@ -113,8 +113,9 @@ ALL = (
     _trained("MobileNetV2", _mobilenet_v2, Reading(r"features(\.18(\.2)?)?", (7, 7)), why="photographs"),
     _trained("I3D", _i3d, Reading(r"Mixed_5[bc]", (2, 7, 7)), why="16 frames of a clip"),
     _trained("LinkNet-3D", _head, Reading(r"down3(\..*)?", (4, 4, 4)), also=r"(?!tp_conv2).*", why="a head, 128³"),
-    _trained("CREPE", _tones, *(Reading(rf"conv{layer}(_BN)?", (cells, 1), first, axes=(1,))
+    # Kernels of 64 over 64 positions and fewer see all of the signal, and from conv3 on occlusion finds nothing there.
+    _trained("CREPE", _tones, *(Reading(rf"conv{layer}(_BN)?", (cells, 1), first, axes=(1,), default=layer < 3)
                                 for layer, cells in enumerate((256, 128, 64, 32, 16, 8), start=1)),
-             also=r"conv.*", why="two tones as (B, T)"),
+             why="two tones as (B, T): from `conv3` on, each position answers to most of the signal"),
 )  # fmt: skip
 NETWORKS = ALL if WEIGHTS.is_dir() else ()

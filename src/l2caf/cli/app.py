@@ -26,15 +26,18 @@ COMMANDS = (
     "evaluate",
     "difference",
     "sanity",
+    "atlas",
     "time",
     "match",
     "train",
+    "export",
+    "serve",
     "reproduce",
 )
 # Called alone these work, or say what they miss; the others show their help.
-NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time")
+NEED_NOTHING = ("networks", "demo", "evaluate", "sanity", "time", "serve")
 # These make a picture or a page, which they name to `terminal.made`.
-OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "time", "match", "reproduce")
+OPEN = ("explain", "compare", "animate", "video", "demo", "evaluate", "sanity", "atlas", "time", "match", "reproduce")
 ALIASES = {"select": "output", "part": "split"}
 
 # Typer brings its own copy of click in some versions and uses the installed one in others.
@@ -84,6 +87,7 @@ def _l2caf(
     l2caf animate photo.jpg
     l2caf video clip.mp4
     l2caf layers timm:resnet50
+    l2caf serve
     """
 
 

@@ -79,6 +79,10 @@ def command(
     ] = None,
     batch: Annotated[int, typer.Option(help="Batch size.", rich_help_panel=MEASURE)] = 16,
     out: options.Out = Path("l2caf-evaluation"),
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = 0.0,
     as_json: options.Json = False,
 ) -> int:
     """Measure how well the maps of several methods find the objects of a labelled data set.
@@ -101,6 +105,7 @@ def command(
         --protocol retrieval
     """
     from ..evaluation.localization import LocalizationResult
+    from ..tasks.engine import EngineChoice
     from ..tasks.evaluate import EvaluationRequest, evaluate
     from ..tasks.network_choice import NetworkChoice, part_named
 
@@ -120,8 +125,9 @@ def command(
         batch=batch,
         threshold=threshold,
     )
+    executor = EngineChoice(engine, workers, address, gpus_per_worker).executor()
     with terminal.bar("starting") as progress:
-        evaluation = evaluate(request, progress=progress)
+        evaluation = evaluate(request, executor=executor, progress=progress)
     result = evaluation.result
     terminal.say_assumed(result.assumed)
     terminal.made(evaluation.report)

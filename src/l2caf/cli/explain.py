@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import InputError
 from . import options, terminal
 from .patterns import expanded
 
@@ -23,7 +25,8 @@ def command(
         list[Path],
         typer.Argument(
             metavar="IMG",
-            help="Photographs, folders of them, and patterns such as 'photos/*.jpg'; or signals (.wav, .npy).",
+            help="Photographs, folders of them, and patterns such as 'photos/*.jpg'; signals (.wav, .npy); volumes"
+            " (.nii, .nii.gz, .npy).",
             show_default=False,
         ),
     ],
@@ -55,7 +58,8 @@ def command(
         str | None,
         typer.Option(
             "--region",
-            help="A part of an image-like output: x0,y0,x1,y1 in its pixels, or the file of a mask.",
+            help="A part of an image-like output: x0,y0,x1,y1 in its pixels, or the file of a mask; of a volume"
+            " i0,j0,k0,i1,j1,k1 in its voxels, or a mask on them.",
             rich_help_panel=options.ASK,
         ),
     ] = None,
@@ -73,6 +77,39 @@ def command(
             "--rate", help="Samples per second of a signal in .npy; a WAV tells.", rich_help_panel=options.DRAW
         ),
     ] = None,
+    plane: Annotated[
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="NAME:N",
+            help="One plane of a volume, such as axial:90, in place of three through the peak.",
+            rich_help_panel=options.DRAW,
+        ),
+    ] = None,
+    montage: Annotated[
+        str | None,
+        typer.Option(
+            "--montage",
+            metavar="NAME",
+            help="Many planes of a volume side by side: axial, coronal, sagittal.",
+            rich_help_panel=options.DRAW,
+        ),
+    ] = None,
+    spacing: Annotated[
+        str | None,
+        typer.Option(
+            "--spacing",
+            metavar="A,B,C",
+            help="How far apart the voxels of an .npy are along its axes; a NIfTI tells.",
+            rich_help_panel=options.DRAW,
+        ),
+    ] = None,
+    nifti: Annotated[
+        bool,
+        typer.Option(
+            "--nifti", help="Write the maps on the voxels of the scan (.nii.gz), too.", rich_help_panel=options.WRITE
+        ),
+    ] = False,
     signed: options.Signed = False,
     cmap: options.Cmap = None,
     alpha: options.Alpha = options.DEFAULT_ALPHA,
@@ -97,6 +134,10 @@ def command(
     ] = False,
     out: options.OutFile = options.DEFAULT_OUT,
     batch: Annotated[int, typer.Option(min=1, help="Batch size.", rich_help_panel=options.WRITE)] = 16,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = 0.0,
     as_json: options.Json = False,
 ) -> int:
     """Show where a network looked, in one photograph or in thousands.
@@ -120,13 +161,20 @@ def command(
     l2caf explain photo.jpg --network unet.py:build \\
         --region 40,60,90,120 --channel 1
     l2caf explain tone.wav --network nets.py:build
+    l2caf explain scan.nii.gz --network nets.py:build --nifti
+    l2caf explain scan.nii.gz --network nets.py:build \\
+        --out scroll.gif
+    l2caf explain photo.jpg --network model.onnx
     l2caf explain photos/ --json --npy > maps.json
     """
     from ..rendering.style import Style
+    from ..tasks.engine import EngineChoice
     from ..tasks.explain import ExplainRequest, explain_photographs
     from ..tasks.network_choice import NetworkChoice, part_named
     from ..tasks.question import Question
     from ..tasks.signals import are_signals, explain_signals
+    from ..tasks.volumes import Planes, explain_volumes, volumes_among
+    from .app import said
 
     request = ExplainRequest(
         expanded(images),
@@ -148,9 +196,18 @@ def command(
         npy=npy,
         batch=batch,
     )
+    executor = EngineChoice(engine, workers, address, gpus_per_worker).executor()
+    volumes = volumes_among(request.images)
+    explained: Any = partial(explain_photographs, executor=executor)
+    if are_signals(request.images) or volumes is not None:
+        if executor is not None:
+            raise InputError("Volumes and signals are explained here: take the engine local.", field="engine")
+        explained = partial(explain_signals, rate=rate)
+    if volumes is not None:
+        request = replace(request, images=volumes)
+        explained = partial(explain_volumes, planes=Planes(plane, montage, _steps(spacing), nifti))
     with terminal.bar(f"loading {network}") as progress:
-        explained = partial(explain_signals, rate=rate) if are_signals(request.images) else explain_photographs
-        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+        result = explained(request, progress=progress, skipped=lambda one: terminal.warn(said(one.error, ["explain"])))
     terminal.say_assumed(result.assumed)
     if result.written:
         terminal.made(result.page or result.written[0].pictures[0])
@@ -160,20 +217,35 @@ def command(
         one = len(cut) == 1
         which = f"{least.file} was shown" if one else f"{len(cut)} photographs was shown, least of {least.file}"
         whole = "all of it" if one else "all of each"
-        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view whole shows {whole}.")
+        wider = "squash" if request.network.is_exported else "whole"
+        terminal.say_note(f"only the centre of {which} ({least.seen:.0%}); --view {wider} shows {whole}.")
     if as_json:
         terminal.print_json(result.as_dict())
     elif result.written:
         _report(result, request.folder)
     else:
-        terminal.fail(result.nothing(where="the lines above say why"), as_json=False)
+        alone = result.failed[0].error if len(result.failed) == 1 else None
+        why = said(alone, ["explain"]) if alone is not None else result.nothing(where="the lines above say why")
+        terminal.fail(why, as_json=False)
     if not result.written:
         return 2
     return 1 if result.failed else 0
 
 
+def _steps(text: str | None) -> tuple[float, float, float] | None:
+    """Three lengths from what was typed."""
+    if text is None:
+        return None
+    try:
+        a, b, c = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"{text!r} is not three lengths: give such as 3,1,1.", field="spacing") from error
+    return a, b, c
+
+
 def _report(result: ExplainResult, out: Path) -> None:
     from ..signals import is_signal
+    from ..volumes import is_volume
 
     console = terminal.output()
     columns = ["file", "predicted", "layer", "solver", "outcome", "picture"]
@@ -183,7 +255,8 @@ def _report(result: ExplainResult, out: Path) -> None:
         console.print(f"… and {len(written) - MOST_ROWS} more")
     skipped = f", {len(result.failed)} skipped" if result.failed else ""
     plural = "" if len(written) == 1 else "s"
-    what = "signal" if written[0].explained.file and is_signal(written[0].explained.file) else "photograph"
+    first = written[0].explained.file or Path()
+    what = "signal" if is_signal(first) else "volume" if is_volume(first) else "photograph"
     console.print(f"{len(written)} {what}{plural} explained{skipped}; pictures in {out}", highlight=False)
     if result.page:
         console.print(f"all of them: {result.page}", highlight=False, soft_wrap=True)

@@ -54,6 +54,10 @@ def command(
     alpha: options.Alpha = options.DEFAULT_ALPHA,
     contours: options.Contours = False,
     out: options.Out = options.DEFAULT_OUT,
+    engine: options.Engine = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = 0.0,
     as_json: options.Json = False,
 ) -> int:
     """Find the pictures, or clips, most like one, and show what in either speaks for the match.
@@ -73,6 +77,7 @@ def command(
         --network out/clips.safetensors
     """
     from ..rendering.style import Style
+    from ..tasks.engine import EngineChoice
     from ..tasks.match import MatchRequest, match_pictures
     from ..tasks.network_choice import NetworkChoice, part_named
 
@@ -87,8 +92,11 @@ def command(
         _ranks(contrast),
         Style(cmap=cmap, alpha=alpha, contours=contours, signed=signed),
     )
+    executor = EngineChoice(engine, workers, address, gpus_per_worker).executor()
     with terminal.bar(f"loading {network}") as progress:
-        result = match_pictures(request, progress=progress, skipped=lambda one: terminal.warn(str(one.error)))
+        result = match_pictures(
+            request, executor=executor, progress=progress, skipped=lambda one: terminal.warn(str(one.error))
+        )
     terminal.say_assumed(result.assumed)
     terminal.made(result.picture)
     if as_json:

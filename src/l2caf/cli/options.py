@@ -14,6 +14,7 @@ from ..networks.catalogue import DEFAULT, forms
 
 VIEWS = ("crop", "whole", "squash")
 NETWORK, ASK, DRAW, WRITE = "The network", "What is asked", "How it is drawn", "What is written"
+RUN = "Where it runs"
 
 
 def _starting(words: Iterable[str]) -> Callable[[str], list[str]]:
@@ -160,6 +161,37 @@ Out = Annotated[
     typer.Option("--out", "-o", help="Folder to write to.", callback=_no_picture, rich_help_panel=WRITE),
 ]
 OutFile = Annotated[Path, typer.Option("--out", "-o", help="Folder or file to write to.", rich_help_panel=WRITE)]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="What does the work: local, or ray (workers of a Ray cluster, or several processes of this machine).",
+        autocompletion=_starting(("local", "ray")),
+        rich_help_panel=RUN,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        help="Workers of Ray. [dim]Default: as many as there is room for.[/dim]",
+        show_default=False,
+        rich_help_panel=RUN,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="A running Ray cluster, such as auto or ray://head:10001. [dim]Default: one is started here.[/dim]",
+        show_default=False,
+        rich_help_panel=RUN,
+    ),
+]
+GpusPerWorker = Annotated[
+    float,
+    typer.Option("--gpus-per-worker", help="GPUs of each worker of Ray; 0.5 is half of one.", rich_help_panel=RUN),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, for machines.", rich_help_panel=WRITE)]
 
 DEFAULT_NETWORK = DEFAULT

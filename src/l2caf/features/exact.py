@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..errors import ClassError, InputError
 from ..heads.pooled import PooledLinear
-from ..softmax_metric import softmax_metric
+from ..softmax_metric import MetricArrays, softmax_metric
 from ..solution import Outcome
 from ..unit_sphere import CERTAIN, FEW, FLAT, Floats, by_eigenvalues, in_span
 
@@ -77,7 +77,7 @@ def filters_of(
         weights = _raised(problem, chosen)
     else:
         target = np.where(finite[:, None], scores - problem.head.bias, 0)
-        metric = _Metric(*softmax_metric(scores.astype(float), temperature)[:2]) if about == "prediction" else None
+        metric = softmax_metric(scores.astype(float), temperature) if about == "prediction" else None
         weights = _kept(problem, target, metric)
     weights[~finite] = 0
     grid = features.shape[2:]
@@ -119,21 +119,6 @@ class _Pooled:
         return (self.head.weight.astype(float) @ self.columns[samples].astype(float)) / self.columns.shape[2]
 
 
-@dataclass(frozen=True)
-class _Metric:
-    """S v = a (v - sum(u v)), and its transpose."""
-
-    sizes: Floats
-    mean: Floats
-
-    def push(self, values: Array) -> Array:
-        return self.sizes * (values - (self.mean * values).sum(axis=-1, keepdims=True))
-
-    def pull(self, directions: Array) -> Array:
-        pulled = self.sizes * directions
-        return pulled - pulled.sum(axis=-1, keepdims=True) * self.mean
-
-
 def _raised(problem: _Pooled, chosen: Array) -> Floats:
     """Along -J^T a with a = -2 (e_c - 1 / m): the optimum of a linear loss; the logit itself where it is alone."""
     weight = problem.head.weight.astype(float)
@@ -143,7 +128,7 @@ def _raised(problem: _Pooled, chosen: Array) -> Floats:
     return np.where(length > 0, raised / np.maximum(length, 1e-300), problem.columns.shape[2] ** -0.5)
 
 
-def _kept(problem: _Pooled, target: Array, metric: _Metric | None) -> Floats:
+def _kept(problem: _Pooled, target: Array, metric: MetricArrays | None) -> Floats:
     """Least squares: by a few products, and what these leave open by eigenvalues."""
     precision = float(np.finfo(problem.columns.dtype).eps)
 
@@ -162,8 +147,7 @@ def _kept(problem: _Pooled, target: Array, metric: _Metric | None) -> Floats:
     for sample in np.flatnonzero(missing):
         jacobian = problem.written_out(np.array([sample]))
         if metric is not None:
-            own = _Metric(metric.sizes[sample], metric.mean[sample])
-            jacobian = np.swapaxes(own.push(np.swapaxes(jacobian, 1, 2)), 1, 2)
+            jacobian = np.swapaxes(metric.of(int(sample)).push(np.swapaxes(jacobian, 1, 2)), 1, 2)
         weights[sample] = by_eigenvalues(jacobian, precision=precision, fill=metric is None)[0]
     return weights
 

@@ -13,13 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..numerics import rows
 from ..recording.borrow import Call
 from ..recording.replay import Replay, Seen
+from ..unit_sphere import Floats
 from .pooled import PooledLinear
+
+OfArrays = Callable[[Floats], Floats]
 
 COLUMN_BUDGET = 1 << 24  # numbers that may pass through the head at once while columns are computed
 FEW_DIRECTIONS = 8  # through which a product with W takes no longer than to look at what is in them
@@ -43,6 +47,10 @@ class AffineMap(abc.ABC):
     @abc.abstractmethod
     def pull(self, directions: Tensor) -> Tensor:
         """J^T d: the gradient of d . o(f) in the filter."""
+
+    def on_arrays(self) -> tuple[OfArrays, OfArrays] | None:
+        """`push` and `pull` for plain arrays in double precision, (B, n) and (B, m), where that takes less time."""
+        return None
 
     def __call__(self, weights: Tensor) -> Tensor:
         return self.offset.to(weights.dtype) + self.push(weights)
@@ -129,6 +137,35 @@ class PooledMap(AffineMap):
         directions = directions.to(self.columns.dtype)
         pulled = self.pooled.pull(directions) if directions.ndim == 2 else _pulled_by_rows(self.pooled, directions)
         return _times(self.columns.mT, pulled) / self.columns.shape[2]
+
+    def on_arrays(self) -> tuple[OfArrays, OfArrays] | None:
+        columns, weight, positions = self.columns.detach(), self.pooled.weight, self.columns.shape[2]
+        if columns.device.type != "cpu":
+            return None
+        kind = np.float64 if columns.dtype == torch.float64 else np.float32
+        turned, across = columns.mT, weight.mT
+
+        def push(filters: Floats) -> Floats:
+            means = torch.bmm(torch.from_numpy((filters / positions).astype(kind, copy=False)).unsqueeze(1), turned)
+            pushed: Floats = torch.mm(means.squeeze(1), across).numpy().astype(np.float64, copy=False)
+            return pushed
+
+        def pull(directions: Floats) -> Floats:
+            means = torch.mm(torch.from_numpy(directions.astype(kind, copy=False)), weight)
+            pulled: Floats = torch.bmm(means.unsqueeze(1), columns).squeeze(1).numpy().astype(np.float64)
+            return pulled / positions
+
+        return push, pull
+
+    def pull_spikes(self, places: Tensor, at: float, elsewhere: float) -> Tensor:
+        """J^T d for directions that are one number at (K, B) places and another elsewhere: a class against all others.
+
+        The sum of W's rows, and a row for each of them, are all that is needed.
+        """
+        weight, positions = self.pooled.weight, self.columns.shape[2]
+        own = weight.index_select(0, places.flatten()).mul_((at - elsewhere) / positions)
+        own.add_(weight.sum(dim=0), alpha=elsewhere / positions)
+        return _times(self.columns.mT, own.view(*places.shape, -1))
 
     def only(self, samples: Tensor) -> Tensor:
         return self.pooled.weight @ self.columns[samples] / self.columns.shape[2]

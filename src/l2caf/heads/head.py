@@ -82,10 +82,19 @@ class Head(abc.ABC):
     @cached_property
     def finite(self) -> Tensor:
         """Which samples have neither NaN nor infinity at the layer and in the output: (B,)."""
-        if math.isfinite(float(self.features.sum() + self.output.sum())):  # as good as always, and soon told
+        if self._sums_are_finite:
             return torch.ones(self.batch, dtype=torch.bool, device=self.output.device)
         features = rows(self.features).isfinite().all(dim=1).reshape(self.batch, -1).all(dim=1)
         return features & rows(self.output).isfinite().all(dim=1)
+
+    @cached_property
+    def all_finite(self) -> bool:
+        """Whether it is all samples, as good as always, which is soon told."""
+        return self.samples is None and self._sums_are_finite
+
+    @property
+    def _sums_are_finite(self) -> bool:
+        return math.isfinite(float(self.features.sum() + self.output.sum()))
 
     def energy(self) -> Tensor:
         """How strong each position is, (B, n): a start for a search where the loss has no slope."""
@@ -180,6 +189,10 @@ class Head(abc.ABC):
     @abc.abstractmethod
     def gradients(self, directions: Tensor) -> Tensor:
         """The gradient in f of directions . FT(f) for an affine head: (K, B, m) gives (K, B, n)."""
+
+    def gradients_along(self, places: Tensor, at: float, elsewhere: float) -> Tensor | None:
+        """The same for directions that are one number at (K, B) places and another elsewhere; None: write them out."""
+        return None
 
     @abc.abstractmethod
     def rerun(self, features: Tensor) -> Tensor:

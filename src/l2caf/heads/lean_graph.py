@@ -3,30 +3,29 @@
 For the gradient in its weights, a convolution keeps its input; for that in its input, its weights are enough. The same
 goes for a batch norm in evaluation mode, and of a rectifier the signs are. In a decoder these are nearly all there is,
 and with them a graph holds a few percent of what a plain one does. All other operations are torch's own.
+
+A question about a region has a gradient that is zero far from it: convolutions go back from where it is not, so that
+the way back costs what the region's own part of the network does. The way back has a graph of its own where one is
+asked for (`create_graph`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn.grad import conv1d_input, conv2d_input, conv3d_input
 from torch.overrides import TorchFunctionMode
 
 CONVOLUTIONS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
-    F.conv1d: conv1d_input,
-    F.conv2d: conv2d_input,
-    F.conv3d: conv3d_input,
+    F.conv1d: F.conv_transpose1d,
+    F.conv2d: F.conv_transpose2d,
+    F.conv3d: F.conv_transpose3d,
 }
-TRANSPOSED: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
-    F.conv_transpose1d: F.conv1d,
-    F.conv_transpose2d: F.conv2d,
-    F.conv_transpose3d: F.conv3d,
-}
+TRANSPOSED = {back: forth for forth, back in CONVOLUTIONS.items()}
 
 
 class lean_graph(TorchFunctionMode):  # noqa: N801 - used as `torch.no_grad` is
@@ -45,9 +44,14 @@ class lean_graph(TorchFunctionMode):  # noqa: N801 - used as `torch.no_grad` is
     ) -> Any:
         named = kwargs or {}
         lean = _LEAN.get(function)
-        given = args[0] if args else named.get("input")
-        if lean is not None and torch.is_grad_enabled() and isinstance(given, Tensor) and given.requires_grad:
-            return lean(function, *args, **named)
+        if lean is not None and torch.is_grad_enabled():
+            given = args[0] if args else named.get("input")
+            if isinstance(given, Tensor) and given.requires_grad:
+                return lean(function, *args, **named)
+        if function is torch.cat and torch.is_grad_enabled() and args and "out" not in named:
+            tensors = args[0]
+            if isinstance(tensors, list | tuple) and sum(one.requires_grad for one in tensors) == 1:
+                return _joined_to_others(function, *args, **named)
         return function(*args, **named)
 
 
@@ -65,7 +69,6 @@ class _Lean(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
         return ctx.back(gradients[0]), None, None
 
@@ -87,11 +90,18 @@ def _convolved(
 ) -> Tensor:
     if isinstance(padding, str):
         return function(input, weight, bias, stride, padding, dilation, groups)
-    back, size, weight = CONVOLUTIONS[function], input.shape, weight.detach()
+    transposed, weight, of = CONVOLUTIONS[function], weight.detach(), _Reach.of(weight, stride, padding, dilation)
+    size = input.shape[-of.axes :]
+
+    def back(gradient: Tensor) -> Tensor:
+        within = _support(gradient, of.axes)
+        found = transposed(_cut(gradient, within), weight, None, stride, 0, 0, groups, dilation)
+        # A number at o was made of those from o s - p on.
+        starts = [start * s - p for (start, _), s, p in zip(within, of.stride, of.padding, strict=True)]
+        return _put(found, starts, size)
 
     def compute(given: Tensor) -> tuple[Tensor, Back]:
-        result = function(given, weight, bias, stride, padding, dilation, groups)
-        return result, lambda gradient: back(size, weight, gradient, stride, padding, dilation, groups)
+        return function(given, weight, bias, stride, padding, dilation, groups), back
 
     return _joined(input, compute)
 
@@ -107,13 +117,146 @@ def _transposed(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    back, weight = TRANSPOSED[function], weight.detach()
+    convolve, weight, of = TRANSPOSED[function], weight.detach(), _Reach.of(weight, stride, padding, dilation)
+    size = input.shape[-of.axes :]
+
+    def back(gradient: Tensor) -> Tensor:
+        # A number at i went into those from i s - p on, as far as the kernel reaches.
+        reached = []
+        for (start, stop), s, p, far, n in zip(
+            _support(gradient, of.axes), of.stride, of.padding, of.far, size, strict=True
+        ):
+            first = min(max(-((far - p - start) // s), 0), n - 1)
+            reached.append((first, min(max((stop - 1 + p) // s + 1, first + 1), n)))
+        within = [
+            (first * s - p, (last - 1) * s - p + far + 1)
+            for (first, last), s, p, far in zip(reached, of.stride, of.padding, of.far, strict=True)
+        ]
+        found = convolve(_cut(gradient, within), weight, None, stride, 0, dilation, groups)
+        return _put(found, [first for first, _ in reached], size)
 
     def compute(given: Tensor) -> tuple[Tensor, Back]:
-        result = function(given, weight, bias, stride, padding, output_padding, groups, dilation)
-        return result, lambda gradient: back(gradient, weight, None, stride, padding, dilation, groups)
+        return function(given, weight, bias, stride, padding, output_padding, groups, dilation), back
 
     return _joined(input, compute)
+
+
+class _Reach(NamedTuple):
+    """A convolution along each of its axes; `far` is how far its kernel reaches."""
+
+    axes: int
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    far: tuple[int, ...]
+
+    @classmethod
+    def of(cls, weight: Tensor, stride: Any, padding: Any, dilation: Any) -> _Reach:
+        axes = weight.ndim - 2
+
+        def each(given: Any) -> tuple[int, ...]:
+            given = (given,) if isinstance(given, int) else tuple(given)
+            return given if len(given) == axes else given * axes
+
+        far = tuple(d * (length - 1) for d, length in zip(each(dilation), weight.shape[2:], strict=True))
+        return cls(axes, each(stride), each(padding), far)
+
+
+# Where a gradient that was put into zeros lies, told on the tensor itself: to look for it takes longer than to use it.
+# What torch makes of such a gradient is another tensor, on which nothing is told.
+_KNOWN = "_l2caf_lies_within"
+Box = Sequence[tuple[int, int]]  # start and stop along each axis of space
+
+
+def _times(gradient: Tensor, factor: Tensor) -> Tensor:
+    """The product with a factor of the gradient's shape, or of one number per channel."""
+    if gradient.ndim < 3:
+        return gradient * factor
+    within = _support(gradient, gradient.ndim - 2)
+    starts = [start for start, _ in within]
+    if factor.shape[2:] == gradient.shape[2:]:
+        factor = _cut(factor, within)
+    return _put(_cut(gradient, within) * factor, starts, gradient.shape[2:])
+
+
+def _support(gradient: Tensor, axes: int) -> Box:
+    """The smallest box outside of which a gradient is zero; one number, where it is zero all over."""
+    known: Box | None = getattr(gradient, _KNOWN, None)
+    if known is not None and len(known) == axes:
+        return known
+    lead = gradient.ndim - axes
+    there = gradient.detach().ne(0).flatten(0, lead - 1).any(dim=0)
+    found = []
+    for axis in range(axes):
+        others = [other for other in range(axes) if other != axis]
+        (places,) = (there.any(dim=others) if others else there).nonzero(as_tuple=True)
+        found.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 1))
+    return found
+
+
+def _cut(values: Tensor, within: Box) -> Tensor:
+    """Values inside a box; what of it lies beyond their ends is zero."""
+    return _put(values, [-start for start, _ in within], [stop - start for start, stop in within])
+
+
+def _put(values: Tensor, starts: Sequence[int], size: Sequence[int]) -> Tensor:
+    """Values from given places on, in zeros of a size; what lies beyond its ends is left out."""
+    if not any(starts) and values.shape[values.ndim - len(size) :] == tuple(size):
+        return values
+    found: Tensor = _Moved.apply(values, tuple(starts), tuple(size))
+    return found
+
+
+class _Moved(torch.autograd.Function):
+    """`_put`, whose way back is `_put`, too."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, starts: tuple[int, ...], size: tuple[int, ...]) -> Tensor:
+        ctx.starts, ctx.size = starts, values.shape[values.ndim - len(size) :]
+        within = []
+        for axis, (start, length) in enumerate(zip(starts, size, strict=True), start=values.ndim - len(size)):
+            first, last = max(0, -start), min(values.shape[axis], length - start)
+            if first >= last:  # of a convolution, that saw nothing but its padding there
+                return _zeros(values, size)
+            values = values.narrow(axis, first, last - first)
+            within.append((start + first, start + last))
+        if values.shape[values.ndim - len(size) :] == size:
+            return values.clone() if values.is_contiguous() else values.contiguous()
+        found = _zeros(values, size)
+        part = found
+        for axis, (start, stop) in enumerate(within, start=values.ndim - len(size)):
+            part = part.narrow(axis, start, stop - start)
+        part.copy_(values)
+        setattr(found, _KNOWN, within)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _put(gradients[0], [-start for start in ctx.starts], ctx.size), None, None
+
+
+def _zeros(like: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Zeros that cost nothing where nobody looks: the system gives numpy its pages on first use, torch writes each."""
+    shape = (*like.shape[: like.ndim - len(size)], *size)
+    if like.device.type != "cpu" or like.dtype not in (torch.float32, torch.float64):
+        return like.new_zeros(shape)
+    return torch.from_numpy(np.zeros(shape, np.float32 if like.dtype == torch.float32 else np.float64))
+
+
+def _joined_to_others(function: Callable[..., Tensor], tensors: Sequence[Tensor], dim: int = 0, **named: Any) -> Tensor:
+    """`torch.cat` with tensors that have no gradient, as a U-Net does: the way back keeps what is known of it."""
+    (place,) = [number for number, one in enumerate(tensors) if one.requires_grad]
+    start, length = sum(one.shape[dim] for one in tensors[:place]), tensors[place].shape[dim]
+
+    def back(gradient: Tensor) -> Tensor:
+        found = gradient.narrow(dim, start, length)
+        if dim == 1 and hasattr(gradient, _KNOWN):
+            setattr(found, _KNOWN, getattr(gradient, _KNOWN))
+        return found
+
+    def compute(given: Tensor) -> tuple[Tensor, Back]:
+        return function([*tensors[:place], given, *tensors[place + 1 :]], dim, **named), back
+
+    return _joined(tensors[place], compute)
 
 
 def _normalised(
@@ -134,7 +277,7 @@ def _normalised(
         scale = (running_var + eps).rsqrt() * (1.0 if weight is None else weight)
         scale = scale.reshape(-1, *[1] * (given.ndim - 2))
         result = function(given, running_mean, running_var, weight, bias, training, momentum, eps)
-        return result, lambda gradient: gradient * scale.to(gradient)
+        return result, lambda gradient: _times(gradient, scale.to(gradient))
 
     return _joined(input, compute)
 
@@ -143,7 +286,7 @@ def _rectified(function: Callable[..., Tensor], input: Tensor, inplace: bool = F
     def compute(given: Tensor) -> tuple[Tensor, Back]:
         result = function(given, inplace) if inplace else function(given)
         positive = result > 0
-        return result, lambda gradient: gradient * positive
+        return result, lambda gradient: _times(gradient, positive)
 
     return _joined(input, compute, written=inplace)
 

@@ -49,11 +49,14 @@ class Plan:
     def pooled(self, network: nn.Module) -> PooledLinear | None:
         """The head as plain arrays; None where it is known to have changed."""
         weight, bias = self._now(network, self.weight), self._now(network, self.bias)
-        if weight is None or bias is None or weight.numel() != math.prod(self.shape) or len(bias) != self.shape[0]:
+        if weight is None or bias is None or weight.numel() != self.shape[0] * self.shape[1]:
+            return None
+        if bias.shape != self.shape[:1]:
             return None
         if not all(other.is_same(network) for other in self.others):
             return None
-        return PooledLinear(weight.detach().reshape(self.shape), bias.detach())
+        weight = weight.detach()
+        return PooledLinear(weight if weight.shape == self.shape else weight.reshape(self.shape), bias.detach())
 
     def linear(self, network: nn.Module) -> nn.Linear | None:
         """The module that is W and b and nothing else: torch's own, as its class has it. None where there is none."""

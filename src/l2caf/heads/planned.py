@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from ..numerics import AGREE, agree, rows
 from ..recording.borrow import Call
 from ..recording.layers import Layer
@@ -53,6 +54,17 @@ class PlannedHead(Head):
         """The output as an affine map of the filter."""
         return PooledMap(self.pooled, self.columns)
 
+    def of_batch(self, features: Tensor, output: Tensor) -> PlannedHead:
+        """The same head for another batch, whose map and output are known; whoever has them has checked them."""
+
+        def record() -> RecordedHead:
+            raise InputError(
+                "Only the map and the output of this batch are known, and this question needs the network: explain it"
+                " with l2caf.explain."
+            )
+
+        return PlannedHead(self.layer, features, output, size=self.size, pooled=self.pooled, record=record)
+
     def is_confirmed(self, means: Tensor | None = None) -> bool:
         """Whether the head as it is known gives the output that the network gave.
 
@@ -61,21 +73,17 @@ class PlannedHead(Head):
         """
         own = self.columns.mean(dim=2)
         if means is not None and means.shape == own.shape and means.dtype == own.dtype:
-            wrong, largest, total = (
-                float((own - means).abs_().amax()),
-                float(own.abs().amax()),
-                float(self.output.sum()),
-            )
+            wrong, largest = float(torch.dist(own, means, math.inf)), float(torch.linalg.vector_norm(own, math.inf))
             # A sum that is finite has no NaN or infinity in it.
-            if wrong <= ROUNDING * largest and math.isfinite(total):
-                self.finite = torch.ones(self.batch, dtype=torch.bool, device=self.output.device)
+            if wrong <= ROUNDING * largest and math.isfinite(float(self.output.sum())):
+                self.all_finite = True
                 return True
         predicted, given = self.pooled.of_mean(own), rows(self.output)
         # Written out, since this runs on every call: the largest difference against the largest number.
         wrong, largest = float((predicted - given).abs().amax()), float(given.abs().amax())
         if math.isfinite(wrong) and math.isfinite(largest):
             # No product of a NaN or an infinity is finite, not even that with zero, so there is none in the means.
-            self.finite = torch.ones(self.batch, dtype=torch.bool, device=self.output.device)
+            self.all_finite = True
             return wrong <= AGREE * max(largest, 1e-30)
         # Samples with NaN are left aside later, but if there are no others, nothing is confirmed.
         return agree(predicted, given) and bool(self.finite.any())
@@ -138,6 +146,9 @@ class PlannedHead(Head):
 
     def gradients(self, directions: Tensor) -> Tensor:
         return self.mapping.pull(directions)
+
+    def gradients_along(self, places: Tensor, at: float, elsewhere: float) -> Tensor | None:
+        return self.mapping.pull_spikes(places, at, elsewhere)
 
     def rerun(self, features: Tensor) -> Tensor:
         means = self.layout.columns(features).mean(dim=2)

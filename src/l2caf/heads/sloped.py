@@ -1,8 +1,8 @@
 """`SlopedHead`: a head that is known to be curved, run once with its graph from the layer on.
 
-A question that needs nothing but a gradient (`Objective.is_slope`) costs one forward pass and the way back to the
-layer. That the layer's positions are what they seem, and that the samples of a batch do not mix, was found out by a
-recording of an earlier run with the same modules and the same kind of input.
+A question that needs nothing but the slope (`Objective.is_slope`) costs one forward pass and the way back to the layer,
+once or a few times. That the layer's positions are what they seem, and that the samples of a batch do not mix, was
+found out by a recording of an earlier run with the same modules and the same kind of input.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class SlopedHead(Head):
         self._leaf, self._graph = leaf, graph
         self._record = record
         self._recorded: RecordedHead | None = None
+        self._tangent = Tangent(leaf, graph)
 
     def reading(self, read: Callable[[Tensor], Tensor]) -> Head:
         def in_full() -> RecordedHead:
@@ -63,7 +64,7 @@ class SlopedHead(Head):
         return view
 
     def tangent(self, at: Call = OUTPUT) -> Tangent:
-        return Tangent(self._leaf, self._graph) if at == OUTPUT else self.in_full().tangent(at)
+        return self._tangent if at == OUTPUT else self.in_full().tangent(at)
 
     def in_full(self) -> RecordedHead:
         if self._recorded is None:

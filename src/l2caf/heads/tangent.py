@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -41,13 +42,29 @@ class Tangent:
     def push(self, weights: Tensor) -> Tensor:
         """J f, as the gradient of d . J f in d: no operation needs a derivative of its own for it."""
         self.runs += 1
-        if not self.output.requires_grad:
+        if self._pulled is None:
             return torch.zeros_like(self.value)
+        directions, pulled = self._pulled
+        return gradient_of(pulled, directions, weights.to(pulled), again=True)
+
+    @cached_property
+    def along_untouched(self) -> Tensor:
+        """J 1: how the output goes on where all of the map is made stronger."""
+        return self.push(torch.ones_like(self.leaf))
+
+    @property
+    def pulled_at_random(self) -> Tensor:
+        """J^T d for normal random numbers d."""
+        return torch.zeros_like(self.leaf) if self._pulled is None else self._pulled[1].detach()
+
+    @cached_property
+    def _pulled(self) -> tuple[Tensor, Tensor] | None:
+        """J^T d with its graph, for directions that are nowhere zero: what they leave untouched, no others touch."""
+        if not self.output.requires_grad:
+            return None
+        self.runs += 1
+        drawn = torch.randn(self.value.shape, generator=torch.Generator().manual_seed(0)).to(self.value)
         with torch.enable_grad():
-            directions = torch.zeros_like(self.value, requires_grad=True)
-            pulled: Tensor | None = torch.autograd.grad(
-                self.output, self.leaf, directions, create_graph=True, allow_unused=True
-            )[0]
-            if pulled is None:
-                return torch.zeros_like(self.value)
-            return gradient_of(pulled, directions, weights.to(pulled))
+            directions = drawn.requires_grad_()
+            (pulled,) = torch.autograd.grad(self.output, self.leaf, directions, create_graph=True, allow_unused=True)
+        return None if pulled is None else (directions, pulled)

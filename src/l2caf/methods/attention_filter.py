@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -20,14 +20,17 @@ from ..objectives.output import ClassOblivious
 from ..objectives.prediction import Kind, Prediction
 from ..problem import Problem
 from ..recording.replay import OUTPUT
-from ..solution import Solution, of_frames, together
+from ..solution import Outcome, Solution, of_frames, together
 from ..solvers.auto import Auto
+from ..solvers.known import at_once
 from ..solvers.linearised import Linearised
 from ..solvers.riemannian import Riemannian
 from ..solvers.solver import Solver
 from ..table import Entry, Table
 from .method import Maps, Method
 from .table import FILTERS, SOLVERS
+
+UNIT_L2, AUTO = UnitL2(), Auto()
 
 Frames = Literal["alone", "together"]
 # All frames are searched as long as the slowest needs. Frames that hardly count have the roughest losses, so that by
@@ -55,8 +58,8 @@ class AttentionFilter(Method):
     """
 
     objective: Objective | Callable[[Tensor], Tensor] | None = None
-    filter: Filter = field(default_factory=UnitL2)
-    solver: Solver = field(default_factory=Auto)
+    filter: Filter = UNIT_L2
+    solver: Solver = AUTO
     frames: Frames = "alone"
 
     def __post_init__(self) -> None:
@@ -67,7 +70,12 @@ class AttentionFilter(Method):
 
     @property
     def by_slope(self) -> bool:
-        return self.solver == Auto() and self.filter.on_unit_sphere and as_objective(self.objective).is_slope
+        return self.chooses and self.filter.on_unit_sphere and as_objective(self.objective).is_slope
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it is left to `Auto` how to solve."""
+        return self.solver is AUTO or self.solver == AUTO
 
     def formula(self, head: Head) -> Maps:
         objective = as_objective(self.objective)
@@ -91,13 +99,14 @@ class AttentionFilter(Method):
         head = head.reading(read)
         if head.has_slope:
             return replace(self, solver=Linearised())._put_to([head], objective)
-        if self.solver != Auto() or not self.filter.on_unit_sphere:
+        if not self.chooses or not self.filter.on_unit_sphere:
             return self._put(head, objective)
         replay = head.in_full().replay
         if replay.was_curved:  # so it is not probed again; if it were affine by now, its tangent would be itself
             return replace(self, solver=Linearised())._put_to([head], objective)
         solution, asked = replace(self, solver=OF_A_PART)._put(head, objective)
-        if not (head.is_affine or head.in_full().is_affine_where_positive):
+        stuck = any(Outcome.STUCK in solution.outcomes(sample) for sample in range(head.batch))
+        if _is_curved(head) and not stuck:
             replay.note_curved()
         return solution, asked
 
@@ -109,14 +118,16 @@ class AttentionFilter(Method):
         found: list[Solution] = []
         for view in views:  # mostly one, for all samples
             problem, asked = pose(view, self.filter, objective)
-            if objective.instead is not None and problem.is_scale_invariant():
+            by_slope = isinstance(self.solver, Linearised) or (self.solver == OF_A_PART and _is_curved(view))
+            if objective.instead is not None and problem.is_scale_invariant(by_slope=by_slope):
                 problem, asked = pose(view, self.filter, objective.instead)
-            found.append(self.solver.solve(problem, several=asked.several))
+            known = at_once(problem, several=asked.several) if self.chooses else None
+            found.append(known or self.solver.solve(problem, several=asked.several))
         return found[0] if len(found) == 1 else together(found, [view.samples for view in views]), asked
 
     def _solve_frames(self, head: Head, objective: Objective) -> tuple[Solution, Losses]:
         """Each frame of a clip while the others are off: all at once, or where that cannot be, one after the other."""
-        if self.solver == Auto():
+        if self.chooses:
             return replace(self, solver=FRAME_BY_FRAME)._solve_frames(head, objective)
         number, batch = head.layout.frames or 1, head.batch
         repeated = objective.repeated(number)
@@ -147,6 +158,10 @@ class AttentionFilter(Method):
             off = problem.value(torch.zeros(problem.maps, problem.batch, problem.positions, device=problem.device))
         change = (off.double() - problem.at_untouched()).nan_to_num(0.0, 0.0, 0.0)
         return change.transpose(0, 1) if asked.several else change[0]
+
+
+def _is_curved(head: Head) -> bool:
+    return not (head.is_affine or head.in_full().is_affine_where_positive)
 
 
 def pose(head: Head, filter: Filter, objective: Objective) -> tuple[Problem, Losses]:

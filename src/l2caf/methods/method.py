@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import MethodError
 from ..heads.head import Head
 from ..heatmap import Heatmap
-from ..recorder import record
+from ..recorder import record_on
 from ..recording.borrow import borrowed, unwrap
 from ..recording.inputs import Inputs, Select
 from ..recording.layout import Layout
@@ -109,9 +109,9 @@ class Method(abc.ABC):
         `of` says which input a map is to belong to, where there are several; `layout` how the layer is laid out.
         Several layers, or several calls of one, give a heatmap each, from one run of the network.
         """
-        with borrowed(unwrap(network)):
-            recording = record(
-                network, inputs, layer=layer, call=call, output=output, of=of, layout=layout, slope=self.by_slope
+        with borrowed(unwrap(network)) as loan:
+            recording = record_on(
+                loan, network, inputs, layer=layer, call=call, output=output, of=of, layout=layout, slope=self.by_slope
             )
             found = tuple(self.on(head) for head in recording.heads)
         return found if recording.several else found[0]
@@ -122,7 +122,7 @@ class Method(abc.ABC):
         if not type(self).__module__.startswith("l2caf."):
             self._check(maps, head)
         layer = head.layer
-        weights = _nothing_where(~head.finite, maps.weights)
+        weights = maps.weights if head.all_finite else _nothing_where(~head.finite, maps.weights)
         return Heatmap(
             weights=weights,
             size=head.size,

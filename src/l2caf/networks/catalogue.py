@@ -60,6 +60,12 @@ def load(
     """
     if not isinstance(name, str):
         raise CatalogueError(f"The network's name is a {type(name).__name__}: give {forms()}.", field="network")
+    if is_exported(name):
+        raise CatalogueError(
+            f"'{name}' is an exported network, which runs without torch and explains photographs, and can do nothing"
+            " else: take the network that it was made from.",
+            field="network",
+        )
     name = ALIASES.get(name, name)
     fitting = [entry for entry in SOURCES.values() if entry.takes(name)]
     if not fitting:
@@ -87,6 +93,15 @@ def names(pattern: str | None = None) -> list[CatalogueRow]:
             row for row in rows if fnmatchcase(row.name, wanted) or fnmatchcase(row.name.rpartition(":")[2], wanted)
         ]
     return [row for row in rows if wanted in row.name]
+
+
+def is_exported(name: str) -> bool:
+    """Whether a name is that of an exported file, which `l2caf.exported.load` opens.
+
+    >>> is_exported("model.onnx"), is_exported("timm:resnet50")
+    (True, False)
+    """
+    return name.lower().endswith(".onnx")
 
 
 def forms() -> str:

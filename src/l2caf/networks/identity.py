@@ -6,7 +6,6 @@ part has a hash of its own, so that whoever refuses can say which of them is ano
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import random
 import sys
@@ -20,21 +19,12 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from ..files import hash_of as hash_of
 from ..preprocessing import OwnPreprocessing, Preprocess, Preprocessing, WholePreprocessing
+from ..volumes import VolumePreprocessing
 
-LENGTH = 16  # hexadecimal digits of a hash: chance gives two of 2 ** 64 the same
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
-def hash_of(parts: Iterable[str | bytes]) -> str:
-    """One hash of several parts, whatever the names of files have in them."""
-    found = hashlib.sha256()
-    for part in parts:
-        stored = part if isinstance(part, bytes) else part.encode(errors="surrogatepass")
-        found.update(b"%d:" % len(stored))
-        found.update(stored)
-    return found.hexdigest()[:LENGTH]
 
 
 def weights_of(network: nn.Module) -> str:
@@ -69,7 +59,7 @@ def libraries_of(network: nn.Module) -> dict[str, str]:
 
 def preprocessing_of(preprocess: Preprocess) -> str:
     """Of what it does to a picture: its settings, or, where a function of one's own does it, what it makes of one."""
-    if isinstance(preprocess, Preprocessing | WholePreprocessing):
+    if isinstance(preprocess, Preprocessing | WholePreprocessing | VolumePreprocessing):
         return hash_of([repr(preprocess)])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

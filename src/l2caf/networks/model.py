@@ -24,12 +24,17 @@ from ..recorder import Recording, record
 from ..recording.borrow import unwrap
 from ..recording.inputs import Select
 from ..transforms import readable
+from ..volumes import PreparedVolume, VolumePreprocessing, as_volume, is_volume
 from .class_names import Prediction, class_index, class_name, prediction_of, predictions
 from .classifier import without_classifier
 from .clip_preparation import ClipPreparation
-from .identity import code_of, construction_of, hash_of, own_code_of, preprocessing_of, weights_of
+from .identity import code_of, construction_of, hash_of, libraries_of, own_code_of, preprocessing_of, weights_of
 
 Photograph = str | os.PathLike[str] | Image.Image
+AS_THEY_ARE = (
+    "volumes are turned so that their axes run to the right, the front and the top (an .npy stays as it is), with their"
+    " values as they are in the file; return (network, l2caf.volumes.VolumePreprocessing(…)) if it wants them otherwise"
+)
 Weights = Literal["trained", "random", "as given"]
 
 
@@ -39,7 +44,8 @@ class Model:
 
     network      in eval mode, on `device`
     preprocess   PIL image -> float tensor (3, H, W); `preprocess.view(image)` is the picture of what it sees. Any
-                 function will do; a Compose of torchvision is read, so that maps can be placed on the photograph
+                 function will do; a Compose of torchvision is read, so that maps can be placed on the photograph. Of a
+                 network for volumes, an `l2caf.volumes.VolumePreprocessing`
     class_names  one short name per class, in the order of the outputs; empty where they are unknown
     source       where the network and its weights came from, in words
     embedding    whether the output is a place among other pictures, and no row of class scores
@@ -93,6 +99,11 @@ class Model:
     def contents(self) -> dict[str, str]:
         """The parts of the identity by name: the weights as they are now, the rest as when it was first asked for."""
         return {"weights": weights_of(unwrap(self.network)), **self._construction, "normalized": str(self.normalized)}
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The versions of the libraries that the classes of its modules come from."""
+        return libraries_of(unwrap(self.network))
 
     @cached_property
     def _construction(self) -> dict[str, str]:
@@ -184,6 +195,31 @@ class Model:
         """The part of a photograph that the network sees, as sharp as the photograph is."""
         return self.preprocess.sharp_view(as_photograph(image))
 
+    @property
+    def takes_volumes(self) -> bool:
+        """Whether it is said to take volumes, and no photographs."""
+        return isinstance(self.preprocess, VolumePreprocessing)
+
+    def for_volumes(self, name: str) -> Model:
+        """The same, where volumes are given to it; of a network that came alone nobody said what it takes."""
+        if self.takes_volumes:
+            return self
+        if "preprocessing" not in self.assumed:
+            raise InputError(
+                f"{self.name} prepares photographs, and '{name}' is a volume: give a network of your own, as in"
+                " nets.py:build, whose function returns the network and an l2caf.volumes.VolumePreprocessing.",
+                field="network",
+            )
+        said = {**self.assumed, "preprocessing": AS_THEY_ARE}
+        return replace(self, preprocess=VolumePreprocessing(), assumed=said)
+
+    def prepare_volume(self, scan: Any) -> PreparedVolume:
+        """A volume (a path, an array, an image of nibabel) as input (channels, d, h, w), and where that lies in it."""
+        volume = as_volume(scan)
+        preprocess = self.for_volumes(volume.name).preprocess
+        assert isinstance(preprocess, VolumePreprocessing)
+        return preprocess.prepared(volume)
+
     def batch(self, inputs: Tensor | Input | Sequence[Input | Tensor]) -> Tensor:
         """Inputs as one batch on the device."""
         if not isinstance(inputs, Tensor):
@@ -204,7 +240,8 @@ class Model:
 
         `options` are those of `l2caf.explain`. The heatmap knows the photographs and what of them the network saw, so
         that `heatmap.save("where.png")` draws on the whole photograph, in the right place. A network for clips takes
-        clips: paths of files, or of folders of frames.
+        clips: paths of files, or of folders of frames; one for volumes paths of .nii, .nii.gz and .npy, arrays of three
+        axes, and images of nibabel.
 
         >>> import torch
         >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.AdaptiveAvgPool2d(1))
@@ -214,6 +251,8 @@ class Model:
         """
         if self.clip is not None:
             return self._explain_clips(photographs, objective, options)
+        if self.takes_volumes or _are_volumes(photographs):
+            return self._explain_volumes(photographs, objective, options)
         several = [photographs] if isinstance(photographs, str | os.PathLike | Image.Image) else [*photographs]
         if not several:
             raise InputError("There are no photographs to explain: give at least one.")
@@ -247,6 +286,23 @@ class Model:
         found = explain(self.network, self.batch([one.input for one in made]), objective=objective, **options)
         crops = tuple(one.crop for one in made if one.crop is not None)
         return replace(found, class_names=self.class_names, crops=crops if len(crops) == len(made) else None)
+
+    def _explain_volumes(self, volumes: Any, objective: Any, options: Mapping[str, Any]) -> Heatmap:
+        several = [*volumes] if isinstance(volumes, list | tuple) else [volumes]
+        if not several:
+            raise InputError("There are no volumes to explain: give at least one.")
+        made = [self.prepare_volume(one) for one in several]
+        sizes = {one.input.shape for one in made}
+        if len(sizes) > 1:
+            raise InputError(
+                f"The volumes become inputs of {len(sizes)} different sizes, which fit into no batch: explain them one"
+                " by one, or say a size in their preprocessing."
+            )
+        found = explain(self.network, self.batch([one.input for one in made]), objective=objective, **options)
+        known = {"class_names": self.class_names, "scans": tuple(one.crop for one in made)}
+        if isinstance(found, tuple):
+            return tuple(replace(one, **known) for one in found)  # type: ignore[return-value]
+        return replace(found, **known)
 
     def run(
         self,
@@ -292,6 +348,12 @@ class Model:
     def class_index(self, text: str) -> int:
         """The class that a person means, by number, name, or a part that only one name has."""
         return class_index(self.class_names, text, network=self.name)
+
+
+def _are_volumes(given: Any) -> bool:
+    """Whether volumes are given by their files, or as images of nibabel."""
+    one = given[0] if isinstance(given, list | tuple) and len(given) else given
+    return hasattr(one, "get_fdata") or (isinstance(one, str | os.PathLike) and is_volume(Path(one)))
 
 
 def devices() -> list[str]:

@@ -27,6 +27,11 @@ def layers_of(name: str, *, output: Select = None) -> tuple[list[Layer], Layer]:
     model = load(name, pretrained=ALIASES.get(name, name) == DEFAULT)
     if name != DEFAULT:
         _fill_zeros(model.network)
+    return layers_in(model, output=output)
+
+
+def layers_in(model: Model, *, output: Select = None) -> tuple[list[Layer], Layer]:
+    """The same of a network that is loaded."""
     noise = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
     inputs = model.batch([model.preprocess(Image.fromarray(noise))])
     try:
@@ -34,7 +39,9 @@ def layers_of(name: str, *, output: Select = None) -> tuple[list[Layer], Layer]:
     except L2cafError:
         raise
     except Exception as error:  # any network may fail in any way
-        raise NetworkError(f"{name} failed on an input of {tuple(inputs.shape)} ({first_line(error)}).") from error
+        raise NetworkError(
+            f"{model.name} failed on an input of {tuple(inputs.shape)} ({first_line(error)})."
+        ) from error
     return found, model.run(inputs, output=output).head.layer
 
 

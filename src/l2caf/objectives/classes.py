@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from ..errors import ClassError, InputError, OutputError
 from ..numerics import rows
-from .objective import Linear, Losses, Objective
+from .objective import Contrast, Losses, Objective, Spike
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ class ClassChoice:
             wanted = self._for_each(batch)
             chosen = torch.tensor(wanted, dtype=torch.int64, device=output.device).expand(batch, -1)
         else:
-            best = _best(self.top, count)
-            ranked = scores.nan_to_num(nan=-torch.inf)
-            return ranked.argmax(dim=1, keepdim=True) if best == 1 else ranked.topk(best, dim=1).indices
+            return _ranked(scores, _best(self.top, count))
         outside = chosen[(chosen < 0) | (chosen >= count)]
         if len(outside):
             known = f"{count} classes, 0 to {count - 1}" if count > 1 else "one class, 0"
@@ -104,9 +103,9 @@ class ClassSpecific(ClassChoice, Objective):
     published: bool = False
 
     def losses(self, output: Tensor) -> Losses:
-        chosen = self.choose(output)
-        directions = (_published if self.published else _centred)(chosen, scores_of(output))
-        losses = tuple(map(Linear, directions))
+        chosen, scores = self.choose(output), scores_of(output)
+        at, elsewhere = (_published if self.published else _centred)(scores.shape[1])
+        losses = tuple(Contrast(Spike(places, at, elsewhere), scores) for places in chosen.unbind(1))
         return Losses(losses, several=self.several, classes=chosen, signed=not self.published)
 
     def repeated(self, times: int) -> ClassSpecific:
@@ -121,6 +120,13 @@ def scores_of(output: Tensor) -> Tensor:
             "(batch, classes): choose such an output with output=, or use ClassOblivious."
         )
     return rows(output)
+
+
+def _ranked(scores: Tensor, best: int) -> Tensor:
+    """The best classes of each sample, (B, best); NaN comes last."""
+    if math.isnan(float(scores.sum())):
+        scores = scores.nan_to_num(nan=-torch.inf)
+    return scores.argmax(dim=1, keepdim=True) if best == 1 else scores.topk(best, dim=1).indices
 
 
 def _best(top: Any, count: int) -> int:
@@ -154,19 +160,11 @@ def _indices(classes: Any) -> tuple[list[int], bool]:
         ) from error
 
 
-def _centred(chosen: Tensor, scores: Tensor) -> Tensor:
-    """-2 (e_c - 1/N), one (B, N) direction per map; a logit that is alone is its own measure."""
-    if scores.shape[1] == 1:
-        return _published(chosen, scores)
-    return _spikes(chosen, scores, at=2 / scores.shape[1] - 2, elsewhere=2 / scores.shape[1])
+def _centred(count: int) -> tuple[float, float]:
+    """-2 (e_c - 1/N), at the class and elsewhere; a logit that is alone is its own measure."""
+    return _published(count) if count == 1 else (2 / count - 2, 2 / count)
 
 
-def _published(chosen: Tensor, scores: Tensor) -> Tensor:
-    """1 - 2 e_c, one (B, N) direction per map."""
-    return _spikes(chosen, scores, at=-1.0, elsewhere=1.0)
-
-
-def _spikes(chosen: Tensor, scores: Tensor, *, at: float, elsewhere: float) -> Tensor:
-    """(K, B, N) directions that are one number at the (B, K) chosen places, and another elsewhere."""
-    flat = scores.new_full((chosen.shape[1], *scores.shape), elsewhere)
-    return flat.scatter_(2, chosen.T.unsqueeze(2), at)
+def _published(count: int) -> tuple[float, float]:
+    """1 - 2 e_c."""
+    return -1.0, 1.0

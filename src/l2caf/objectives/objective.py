@@ -5,12 +5,15 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
 from ..rendering.region import OutputRegion
+from ..softmax_metric import MetricArrays
 
 
 class Metric(abc.ABC):
@@ -21,6 +24,7 @@ class Metric(abc.ABC):
     """
 
     reach: Tensor
+    arrays: MetricArrays | None = None  # the same for plain arrays, which takes so few numbers a fraction of the time
 
     @abc.abstractmethod
     def push(self, values: Tensor) -> Tensor:
@@ -35,6 +39,14 @@ class Metric(abc.ABC):
         """The metric of some samples."""
 
 
+class Spike(NamedTuple):
+    """A direction that is one number at a place of each sample, (B,), and another elsewhere: a class against all."""
+
+    places: Tensor
+    at: float
+    elsewhere: float
+
+
 class Loss(abc.ABC):
     """A loss of the filtered output, one number per sample, (B, ...) -> (B,).
 
@@ -45,10 +57,15 @@ class Loss(abc.ABC):
     """
 
     direction: Tensor | None = None
+    spike: Spike | None = None  # the same in short, where it has that form
     target: Tensor | None = None
     metric: Metric | None = None
     approximation: Loss | None = None
     signed: bool = True
+
+    @property
+    def is_linear(self) -> bool:
+        return self.spike is not None or self.direction is not None
 
     @abc.abstractmethod
     def __call__(self, output: Tensor) -> Tensor: ...
@@ -94,6 +111,27 @@ class Linear(Loss):
         if self.direction.shape == output.shape:
             return self
         return replace(self, direction=_each(self.direction, output, "direction"))
+
+    def __call__(self, output: Tensor) -> Tensor:
+        return (_precise(output) * _precise(self.direction)).sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast(Loss):
+    """A linear loss along a spike, of outputs with so many numbers; the direction is written out for whom it helps.
+
+    >>> loss = Contrast(Spike(torch.tensor([1]), -1.0, 1.0), torch.zeros(1, 3))
+    >>> loss.direction.tolist(), loss(torch.tensor([[3.0, 4.0, 1.0]])).tolist()
+    ([[1.0, -1.0, 1.0]], [0.0])
+    """
+
+    spike: Spike = field()
+    scores: Tensor  # (B, m), of which the direction has shape, type and device
+
+    @cached_property
+    def direction(self) -> Tensor:  # type: ignore[override]
+        flat = self.scores.new_full(self.scores.shape, self.spike.elsewhere)
+        return flat.scatter_(1, self.spike.places.unsqueeze(1), self.spike.at)
 
     def __call__(self, output: Tensor) -> Tensor:
         return (_precise(output) * _precise(self.direction)).sum(dim=1)
@@ -181,7 +219,7 @@ class Objective(abc.ABC):
 
     @property
     def is_slope(self) -> bool:
-        """Whether all losses are linear in what is read, so that one gradient answers them where a head is curved."""
+        """Whether the slope of what is read, at the untouched filter, answers this where a head is curved."""
         return False
 
     @property

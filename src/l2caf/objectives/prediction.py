@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..numerics import rows
-from ..softmax_metric import LEAST, softmax_metric
+from ..softmax_metric import LEAST, MetricArrays, softmax_metric
 from .classes import scores_of
 from .objective import LeastSquares, Loss, Losses, Metric, Objective
 
@@ -126,7 +126,8 @@ def _logits(scores: Tensor, are_probabilities: Tensor) -> Tensor:
 def _softmax_metric(logits: Tensor, temperature: float) -> Metric:
     # Arrays, since of a thousand numbers a dozen operations on tensors cost more than the numbers.
     made = softmax_metric(logits.cpu().numpy(), temperature)
-    return SoftmaxMetric(*(torch.from_numpy(one).to(logits.device) for one in made))
+    sizes, mean, reach = (torch.from_numpy(one).to(logits.device) for one in made)
+    return SoftmaxMetric(sizes, mean, reach, made)
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,7 @@ class SoftmaxMetric(Metric):
     sizes: Tensor
     mean: Tensor
     reach: Tensor  # |w| is at most 2, and the shares sum to 1
+    arrays: MetricArrays | None = None
 
     def push(self, values: Tensor) -> Tensor:
         values = values.double()
@@ -147,7 +149,9 @@ class SoftmaxMetric(Metric):
         return pulled - pulled.sum(dim=-1, keepdim=True) * _beside(self.mean, directions)
 
     def only(self, samples: Tensor) -> Metric:
-        return SoftmaxMetric(self.sizes[samples], self.mean[samples], self.reach[samples])
+        chosen = samples.cpu().numpy()
+        arrays = None if self.arrays is None else MetricArrays(*(one[chosen] for one in self.arrays))
+        return SoftmaxMetric(self.sizes[samples], self.mean[samples], self.reach[samples], arrays)
 
 
 def _sigmoid_metric(logits: Tensor, temperature: float) -> Metric:

@@ -129,7 +129,7 @@ class Region(Objective):
 
     @property
     def is_slope(self) -> bool:
-        return self.channel is not None
+        return True
 
     @property
     def instead(self) -> Objective | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from .arranged import Arranged
 from .borrow import Forward
@@ -29,11 +29,11 @@ class After:
     def answered(self) -> list[Noted]:
         return [noted for calls in self._calls.values() for noted in calls if noted is not None]
 
-    def changed(self, of_tensor: Callable[[Tensor], Tensor]) -> After:
-        """The same calls with a function applied to each tensor that they answer with."""
+    def changed(self, of_noted: Callable[[Noted], Noted]) -> After:
+        """The same calls with a function applied to each of those that are answered, in their order."""
         other = After()
         for module, calls in self._calls.items():
-            other._calls[module] = [None if noted is None else noted.changed(of_tensor) for noted in calls]
+            other._calls[module] = [None if noted is None else of_noted(noted) for noted in calls]
         return other
 
     def by_module(self) -> list[tuple[nn.Module, list[Noted | None]]]:

@@ -15,8 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, repeat
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -27,6 +25,7 @@ from . import process
 from .arranged import Arranged
 from .buffers import Buffers
 from .bystanders import Bystanders, in_this_thread, wait_for
+from .census import HOOKS, look_through
 from .changes import Changes
 from .hooks import Hooks
 from .interrupts import forget as forget_interrupts
@@ -85,7 +84,8 @@ class Loan:
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
-        self.modules = modules_of(network)
+        self.look = look_through(network)
+        self.modules = self.look.modules
         self.thread = threading.get_ident()
         self.depth = 0
         self.knowledge: Any = None  # what is known about the network as it is now; looked up once a loan
@@ -106,12 +106,8 @@ class Loan:
         # This enables gradients too, and on the way out everything about gradients is as it was.
         self._mode = torch.inference_mode(False)
         self._mode.__enter__()
-        special = (
-            [module for module in self.modules if _is_special(module.__dict__)]
-            if _some_is_special(self.modules)
-            else []
-        )
-        if special:
+        if self.look.some_special:
+            special = [module for module in self.modules if _is_special(module.__dict__)]
             self.hooks = Hooks(self.network, self.modules, self.changes)
             self._set_aside([module for module in special if _is_as_trained(module)])
 
@@ -185,27 +181,10 @@ class Loan:
         return not set(self.modules).isdisjoint(other.modules)
 
 
-_MUST_BE_EMPTY = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def _some_is_special(modules: list[nn.Module]) -> bool:
-    """Whether a module is not as we need it: a look at hundreds of them, on every call, by a few passes in C."""
-    own = [module.__dict__ for module in modules]
-    try:
-        if any(map(_training, own)) or any(any(map(hooks, own)) for hooks in _hooks):
-            return True
-    except KeyError:  # a scripted module keeps it elsewhere
-        return True
-    return any(map(dict.__contains__, own, repeat("_compiled_call_impl")))
-
-
-_training, _hooks = itemgetter("training"), [*map(itemgetter, _MUST_BE_EMPTY)]
-
-
 def _is_special(parts: dict[str, Any]) -> bool:
-    """The same of one module."""
+    """Whether a module is not as a run of ours needs it."""
     return (
-        any(parts[name] for name in _MUST_BE_EMPTY)
+        any(parts[name] for name in HOOKS)
         or "_compiled_call_impl" in parts
         or parts.get("training", True)  # a scripted module keeps it elsewhere
     )
@@ -214,21 +193,6 @@ def _is_special(parts: dict[str, Any]) -> bool:
 def _is_as_trained(module: nn.Module) -> bool:
     compiled = module._compiled_call_impl is not None
     return bool(module.training or compiled or module._backward_hooks or module._backward_pre_hooks)
-
-
-def modules_of(network: nn.Module) -> list[nn.Module]:
-    """List a network and all modules in it, each once, level by level: in C, since it is done on every call.
-
-    >>> len(modules_of(nn.Sequential(nn.ReLU(), nn.Sequential(nn.ReLU()))))
-    4
-    """
-    found: dict[nn.Module, None] = {network: None}
-    level: Iterable[nn.Module] = [network]
-    while level:
-        below = dict.fromkeys(chain.from_iterable([module._modules.values() for module in level if module._modules]))
-        level = [module for module in below if module not in found and module is not None]
-        found.update(dict.fromkeys(level))
-    return list(found)
 
 
 # Forward methods are swapped on the modules themselves, so no two threads may hold the same module; networks that

@@ -13,7 +13,7 @@ when one of them changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from itertools import chain
 from operator import itemgetter
@@ -23,6 +23,8 @@ from weakref import ref
 
 import torch
 from torch import nn
+
+from .census import Look
 
 _PLAIN = frozenset({bool, int, float, str, NoneType, torch.dtype, torch.device})
 _OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
@@ -40,81 +42,84 @@ _CODE = (FunctionType, MethodType, BuiltinFunctionType, property, classmethod, s
 _MOST = 64  # of what a setting holds: a list of class names is none that decides
 _DEEPEST = 3  # how far into a network's settings one looks: a list in a configuration in an attribute
 
-_COPIED = 9  # the place, in what is seen, of the containers that are compared by value
+_COPIED = 4  # the place, in what is seen, of the containers that are compared by value
 
-_parts, _after, _before = itemgetter("_modules"), itemgetter("_forward_hooks"), itemgetter("_forward_pre_hooks")
+_after, _before = itemgetter("_forward_hooks"), itemgetter("_forward_pre_hooks")
 
 
 class Fingerprint:
     """A network as it was; `holds` tells whether it still is."""
 
-    def __init__(self, modules: list[nn.Module]) -> None:
-        self._described = _description(modules)
-        self._look_at(modules)
+    def __init__(self, look: Look) -> None:
+        self._described = _description(look.modules)
+        self._look_at(look)
 
-    def holds(self, modules: list[nn.Module]) -> bool:
-        """Whether the network, of which these are the modules now, is what it was."""
+    def holds(self, look: Look) -> bool:
+        """Whether the network, at which this is the look now, is what it was."""
         try:
-            if self._sight(modules) == self._seen and not self._gone:
+            if look.census is self._census and self._sight(look) == self._seen and not self._gone:
                 return True
         except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):
             pass  # a setting was taken away, or is now something that cannot be compared
-        if _description(modules) != self._described:
+        if _description(look.modules) != self._described:
             return False
-        self._look_at(modules)  # something of no account has changed
+        self._look_at(look)  # something of no account has changed
         return True
 
-    def _look_at(self, modules: list[nn.Module]) -> None:
+    def _look_at(self, look: Look) -> None:
         """Note what to compare at first sight, and what it is now."""
+        modules = look.modules
         kinds: list[Any] = [*dict.fromkeys(map(type, modules))]
         classes = [*dict.fromkeys(chain.from_iterable(map(_own_classes, kinds)))]
+        self._census = look.census  # which has the modules, their classes and their names
         self._gone: list[ref[Any]] = []
-        self._plain: list[tuple[int, itemgetter[Any]]] = []  # by place: settings that are compared by value,
+        plain: dict[tuple[str, ...], list[int]] = {}  # by their names: the places of what has settings by value;
         self._fixed: list[tuple[int, itemgetter[Any]]] = []  # functions, which are compared by id,
         self._copied: list[tuple[int, str]] = []  # what holds plain values alone, which is compared with a copy,
         self._loose: list[tuple[int, str, Callable[[Any], Any]]] = []  # and what must be described to tell
         told: list[Any] = [*modules, *kinds, *classes, *(kind.forward for kind in kinds)]
-        for place, settings in enumerate([*map(vars, modules), *map(vars, classes)]):
+        for place, settings in enumerate([*look.own, *map(vars, classes)]):
             of_class = place >= len(modules)
             names = [*settings] if of_class else _own_settings(modules[place])
-            plain = [name for name in names if _is_plain(settings[name])]
+            own = tuple(name for name in names if _is_plain(settings[name]))
             fixed = [name for name in names if type(settings[name]) is FunctionType]
             copied = [name for name in names if _is_of_plain(settings[name])]
-            loose = [name for name in names if name not in plain and name not in fixed and name not in copied]
-            self._plain += _reader(place, plain)
+            loose = [name for name in names if name not in own and name not in fixed and name not in copied]
+            if own:
+                plain.setdefault(own, []).append(place)
             self._copied += ((place, name) for name in copied)
-            self._fixed += _reader(place, fixed)
+            self._fixed += [(place, _reader(fixed))] if fixed else []
             self._loose += ((place, name, _described_of_class if of_class else _described) for name in loose)
             told += (settings[name] for name in fixed)
+        self._plain = [(_reader(names), _reader(places)) for names, places in plain.items()]
         self._kinds, self._classes = [*map(ref, kinds)], [*map(ref, classes)]
         self._told = [ref(one, self._gone.append) for one in told]
-        self._seen = self._sight(modules)
+        self._seen = self._sight(look)
         self._seen[_COPIED] = deepcopy(self._seen[_COPIED])  # the thing itself would always equal itself
 
-    def _sight(self, modules: list[nn.Module]) -> list[Any]:
+    def _sight(self, look: Look) -> list[Any]:
         """What is equal as long as nothing has changed."""
-        own = [module.__dict__ for module in modules]
         kinds: list[Any] = [kind() for kind in self._kinds]
-        places = own + [vars(kind()) for kind in self._classes]
+        places = look.own + [vars(kind()) for kind in self._classes]
         return [
-            [*map(id, modules)],
-            [*map(id, map(type, modules))],
             [*map(len, places)],
-            [*chain.from_iterable(filter(None, map(_parts, own)))],
-            [*chain.from_iterable(filter(None, map(_after, own)))],
-            [*chain.from_iterable(filter(None, map(_before, own)))],
+            _hooks_of(look.own) if look.some_special else [-1],
             _hooks_on_all(),
-            [read(places[place]) for place, read in self._plain],
-            [*map(id, chain.from_iterable([read(places[place]) for place, read in self._fixed]))],
+            [[*map(read, chosen(places))] for read, chosen in self._plain],
             [places[place][name] for place, name in self._copied],
+            [*map(id, chain.from_iterable([read(places[place]) for place, read in self._fixed]))],
             [describe(places[place][name]) for place, name, describe in self._loose],
             [id(kind.forward) for kind in kinds],
             [*map(id, chain.from_iterable([kind.__mro__ for kind in kinds]))],
         ]
 
 
-def _reader(place: int, names: list[str]) -> list[tuple[int, itemgetter[Any]]]:
-    return [(place, itemgetter(*names, names[0]))] if names else []  # one of them twice, so that it gives a tuple
+def _hooks_of(own: list[dict[str, Any]]) -> list[int]:
+    return [*chain.from_iterable(map(_after, own)), -1, *chain.from_iterable(map(_before, own))]
+
+
+def _reader(names: Sequence[Any]) -> itemgetter[Any]:
+    return itemgetter(*names, names[0])  # one of them twice, so that it gives a tuple
 
 
 def _hooks_on_all() -> list[int]:

@@ -12,7 +12,7 @@ if a random filter on one frame gives what it gives alone (`replay.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -171,6 +171,7 @@ class _Known:
     number: int  # of the call, or of the calls
     form: Form
     unmoved: tuple[tuple[str, int], ...]
+    unread: frozenset[int] = frozenset()  # which of the calls that the tape answers nobody reads
 
     def place(self, replay: Replay) -> Call:
         module = module_named(replay.network, self.module)
@@ -188,23 +189,24 @@ def find_joint(replay: Replay) -> Joint | None:
     with torch.no_grad():
         if found is None:
             try:
-                found = _search(replay) or NONE
+                found = _search(replay)
+                found = NONE if found is None else replace(found, unread=_unread(replay, found))
             except Exception:  # noqa: BLE001 - a network may refuse any value but its own
                 found = NONE
             known.put("joint", key, found)
         if isinstance(found, str):
             return None
-        tape = _tape(replay, found.place(replay), found.unmoved)
-    return None if tape is None else Joint(replay, tape, found.form)
+        tape = _tape(replay, found)
+    return None if tape is None else Joint(replay, tape.without(found.unread), found.form)
 
 
-def _tape(replay: Replay, place: Call, unmoved: Sequence[tuple[str, int]]) -> Tape | None:
-    calls = frozenset(Call(module_named(replay.network, name), number) for name, number in unmoved)
+def _tape(replay: Replay, known: _Known) -> Tape | None:
+    calls = frozenset(Call(module_named(replay.network, name), number) for name, number in known.unmoved)
     before, value = replay.tape, replay.features.clone()
     tape = Tape(
         replay.network,
         replay.arguments,
-        place,
+        known.place(replay),
         keeping=before.keeping,
         before=before,
         value_before=value,
@@ -308,3 +310,25 @@ def _unmoved(replay: Replay, untouched: dict[Call, Tensor], instead: Sequence[tu
         for call, value in untouched.items()
         if not isinstance(call, Given) and call not in placed and seen.get(call) == fingerprint_of(value)
     ]
+
+
+def _unread(replay: Replay, known: _Known) -> frozenset[int]:
+    """Which of the calls that a tape answers nobody reads: to have their rows for every filter takes longest.
+
+    As the maps of a backbone, which only what is answered itself is given. What is found wanting later is told by the
+    run (`Tape.lacking`), and by the check of every view against its untouched output.
+    """
+    tape = _tape(replay, known)
+    if tape is None:
+        return frozenset()
+
+    def is_enough(numbers: frozenset[int]) -> bool:
+        fewer = tape.without(numbers)
+        output = replay.output_of(fewer.run(fewer.value.clone()), None)
+        return not fewer.lacking and bool(agreeing(output, replay.output).all())
+
+    every = frozenset(range(len(tape.kept)))
+    if is_enough(every):
+        return every
+    alone = frozenset(number for number in every if is_enough(frozenset([number])))
+    return alone if is_enough(alone) else frozenset()

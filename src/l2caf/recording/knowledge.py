@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from .borrow import borrowed
+from .borrow import Loan, borrowed
 from .fingerprint import Fingerprint
 
 MOST = 64  # entries of a kind: a service that sees inputs of every size must not collect them without end
@@ -45,12 +45,18 @@ _networks: weakref.WeakKeyDictionary[nn.Module, Knowledge] = weakref.WeakKeyDict
 def knowledge_of(network: nn.Module) -> Knowledge:
     """Return what is known about a network as it is now; empty where it has changed since."""
     with borrowed(network) as loan:
-        if loan.knowledge is None:
-            known = _networks.get(network)
-            if known is None or not known.fingerprint.holds(loan.modules):
-                known = _networks[network] = Knowledge(Fingerprint(loan.modules))
-            loan.knowledge = known
-        return loan.knowledge
+        return knowledge_on(loan)
+
+
+def knowledge_on(loan: Loan) -> Knowledge:
+    """The same of a network that is on loan; looked up once a loan."""
+    if loan.knowledge is None:
+        known = _networks.get(loan.network)
+        if known is None or not known.fingerprint.holds(loan.look):
+            known = _networks[loan.network] = Knowledge(Fingerprint(loan.look))
+        loan.knowledge = known
+    found: Knowledge = loan.knowledge
+    return found
 
 
 def forget(network: nn.Module) -> None:

@@ -122,7 +122,7 @@ def _of_several(layer: Layer) -> Layer:
         f"layer {layer.name!r} runs {layer.calls} times in a pass, not once for each frame in order, and this is the"
         f" map of call {layer.call} alone: call=[0, …, {layer.calls - 1}] gives one for each"
     )
-    return replace(layer, note=note)
+    return replace(layer, note="; ".join(filter(None, (layer.note, note))))
 
 
 def look_at(network: nn.Module, arguments: Arguments, layers: Sequence[str | nn.Module], select: Select) -> None:
@@ -238,6 +238,30 @@ class _Finder:
 
     def _last(self, numbers: Sequence[int], touched: int, *, dense: bool = False) -> int | None:
         """The default among these calls, or None."""
+        found = self._last_map(numbers, touched, dense=dense)
+        if found is None or dense or self._is_clear(found) or not self._is_lost_after(found, numbers):
+            return found
+        # Place is lost little by little: what is left of it here tells less of where than of how far it is gone.
+        clear = [number for number in numbers if number < found and self._is_clear(number)]
+        self._reach(clear)
+        clear = self._with_most_axes([number for number in clear if self.survey.reaching[number]])
+        if clear and not self._has_lost_an_axis(clear[-1]):
+            return clear[-1]
+        return found if len(numbers) == len(self.survey.seen) else None  # a clear one further up is better
+
+    def _is_clear(self, number: int) -> bool:
+        """Whether positions answer to a part of the input, around their own places."""
+        finding = self.survey.findings[number]
+        return finding.verdict is Verdict.CONFIRMED and finding.locality is not None and finding.locality.is_clear
+
+    def _is_lost_after(self, number: int, numbers: Sequence[int]) -> bool:
+        """Whether a later call of a map that reaches the output answers no longer to places of the input."""
+        guessed = [n for n in numbers if n > number and self.survey.guess(self.survey.shape(n)) is not None]
+        refuted = [n for n in guessed if self._verdict(n) is Verdict.REFUTED and self.survey.seen[n].is_alive()]
+        return bool(refuted) and not any(self._is_clear(n) for n in guessed)
+
+    def _last_map(self, numbers: Sequence[int], touched: int, *, dense: bool = False) -> int | None:
+        """The last call with a map that reaches the output, or None."""
         self.judge(numbers)
         for verdict in (Verdict.CONFIRMED, Verdict.UNDECIDED):
             if verdict is Verdict.UNDECIDED and len(numbers) < len(self.survey.seen):
@@ -353,7 +377,8 @@ class _Finder:
     def _output_is_map(self) -> bool:
         if len(self.survey.output) < 3 or not self.survey.layouts(self.survey.output):
             return False
-        self.judge([OUTPUT])
+        # With the layers, as of a dense predictor all are to be judged: another run on all slabs costs as much as this.
+        self.judge([OUTPUT, *range(len(self.survey.seen))])
         return self._verdict(OUTPUT) is Verdict.CONFIRMED
 
     def judge(self, numbers: Sequence[int]) -> None:
@@ -393,7 +418,17 @@ class _Finder:
             verdict=finding.verdict,
             agreement=finding.agreement,
             why=finding.why,
+            note=self._note(number),
         )
+
+    def _note(self, number: int) -> str:
+        """What is to be said of a map whose positions answer to much of the input."""
+        finding = self.survey.findings[number]
+        if finding.locality is None or finding.locality.is_clear:
+            return ""
+        clear = [n for n in range(number) if n in self.survey.findings and self._is_clear(n)]
+        better = f": {self.survey.seen[clear[-1]].name!r} is the last layer that keeps them apart" if clear else ""
+        return f"layer {self.survey.seen[number].name!r} tells places apart but little, as {finding.locality}{better}"
 
     def _completed(self, layout: Layout, shape: tuple[int, ...]) -> Layout:
         """A layout that somebody gave, with the input's axes that it runs along where these were not said."""
@@ -445,6 +480,8 @@ class _Finder:
                 if better.verdict is Verdict.CONFIRMED and better.layout is not None
                 else "give another layout, or another layer"
             )
+        elif finding.locality is not None and not finding.locality.is_local:
+            hint = "choose an earlier layer"
         else:
             hint = "choose another layer, or say how it is laid out with layout=Layout(kind, grid=…, prefix=…, order=…)"
         return f"Layer {one.name!r}, {one.shape[1:]}, read{read} is no map of input {input_!r}: {finding.why}; {hint}."

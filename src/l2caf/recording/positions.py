@@ -9,7 +9,8 @@ y_ak that for slab k across axis a, and y_0 that for the base:
     c_a   = sum_k u_k w_ak / sum_k w_ak,   u_k the slab's centre in [0, 1]: where along the axis a position answers
 
 A layout is right where c_a of every grid axis follows the position's own place along it, by Pearson's correlation r.
-A grid that is wrong by a factor of two reaches r = 0.5 by arithmetic, anything else that is wrong about 0.
+A grid that is wrong by a factor of two reaches r = 0.5 by arithmetic, anything else that is wrong about 0. A right one
+is of use where a position does not answer to all of the input (`locality.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from .layout import Kind, Layout, proposals
+from .locality import Locality
 from .slabs import Slabs, slabs_across
 
 Floats = npt.NDArray[np.float64]
@@ -64,6 +66,7 @@ class Finding:
     layout: Layout | None = None
     agreement: float = 0.0
     why: str = ""
+    locality: Locality | None = None  # where its positions answer as they should
 
 
 class Response:
@@ -190,13 +193,19 @@ class Response:
         """Whether nothing at all changed."""
         return bool(self._moved) and max(self._moved) == 0.0
 
-    def centres(self) -> dict[int, Floats]:
-        """Where along each axis of the input each position answers, in [0, 1]."""
+    def shares(self) -> dict[int, Floats]:
+        """How strongly each position answers to each slab across an axis, (slabs, positions), for each axis."""
         norms = torch.cat(self._norms).double().numpy()
         found = {}
         for axis in dict.fromkeys(axis for axis, _ in self.slabs.changes):
             rows = [number for number, (of, _) in enumerate(self.slabs.changes) if of == axis]
-            shares = norms[rows] / np.maximum(norms[rows].mean(axis=1, keepdims=True), 1e-300)
+            found[axis] = norms[rows] / np.maximum(norms[rows].mean(axis=1, keepdims=True), 1e-300)
+        return found
+
+    def centres(self) -> dict[int, Floats]:
+        """Where along each axis of the input each position answers, in [0, 1]."""
+        found = {}
+        for axis, shares in self.shares().items():
             shares = shares - shares.min(axis=0)
             total = shares.sum(axis=0)
             count = slabs_across(self.slabs.base.shape[axis])
@@ -250,6 +259,19 @@ class Answers:
         least = min(found, default=0.0)
         alone = math.atanh(max(-1 + 1e-9, min(least, 1 - 1e-9))) * math.sqrt(max(0, count - 3))
         return Judged(layout, least, certainty, max(found, default=0.0), alone)
+
+    def locality(self, layout: Layout) -> Locality:
+        """How much of the input the positions of a layout answer to."""
+        response, axes = self.responses[_key(layout)], []
+        shares = response.shares()
+        for number, (axis, cells) in enumerate(zip(layout.along or (), layout.shape, strict=True)):
+            if cells > 1:
+                answers = np.stack([response.on_grid(one, layout) for one in shares[axis]])
+                places = response.places(layout, number).reshape(
+                    [-1 if n == number else 1 for n in range(answers.ndim - 1)]
+                )
+                axes.append((answers.reshape(len(answers), -1), np.broadcast_to(places, answers.shape[1:]).ravel()))
+        return Locality.of(axes)
 
     def _centres_of(self, key: tuple[Kind, int | None]) -> dict[int, Floats]:
         if key not in self._centres:
@@ -371,16 +393,16 @@ def find(
         behind = answers.best(proposals(answers.shape, axes, answers.shape[0], suffixes=True), wide)
         if behind is not None and (best is None or behind.agreement > best.agreement + 2 * NEAR):
             best = behind
-    found = verdict_on(best, sure=best is not None and best.preferred)
+    found = verdict_on(answers, best, sure=best is not None and best.preferred)
     if found.verdict is not Verdict.UNDECIDED or found.layout == guess:
         return found
     # With few positions, some layout agrees by chance; only the one that shapes suggest is worth a doubt.
     if guess is None:
         return Finding(Verdict.REFUTED, found.layout, found.agreement, found.why)
-    return verdict_on(answers.judge(guess), sure=False)
+    return verdict_on(answers, answers.judge(guess), sure=False)
 
 
-def verdict_on(judged: Judged | None, *, sure: bool) -> Finding:
+def verdict_on(answers: Answers, judged: Judged | None, *, sure: bool) -> Finding:
     """Say whether a layout is good enough; `sure` tells that it is where it agrees at all."""
     if judged is None:
         return Finding(Verdict.REFUTED, None, why="no grid has so many positions")
@@ -391,7 +413,11 @@ def verdict_on(judged: Judged | None, *, sure: bool) -> Finding:
     if judged.layout.positions < LEAST_POSITIONS or not sure:
         why = f"{agrees}, but {judged.layout.positions} positions are too few to be sure"
         return Finding(Verdict.UNDECIDED, judged.layout, judged.agreement, why)
-    return Finding(Verdict.CONFIRMED, judged.layout, judged.agreement)
+    locality = answers.locality(judged.layout)
+    if not locality.is_local:
+        why = f"{locality}, wherever it lies"
+        return Finding(Verdict.REFUTED, judged.layout, judged.agreement, why, locality)
+    return Finding(Verdict.CONFIRMED, judged.layout, judged.agreement, locality=locality)
 
 
 def _correlation(values: Floats, axis: int, places: Floats) -> float:

@@ -376,11 +376,22 @@ class Replay:
         return not tape.lacking and bool(agreeing(self.observed[OUTPUT], self.output).all())
 
     def _new_tape(self, keeping: Keeping) -> Tape:
-        known, key = knowledge_of(self.network), (self.layer.name, self.arguments.signature())
+        known = knowledge_of(self.network)
+        key = (self.layer.name, self.layer.call, self.arguments.signature())
         names = dict(self.network.named_modules())
         unmoved: list[tuple[str, int]] | None = [] if keeping is Keeping.NOTHING else known.get("unmoved", key)
         calls = [Call(names[name], index) for name, index in unmoved or () if name in names]
-        (tape,) = Tape.of_one_run(self.network, self.arguments, [self.cut], keeping=keeping, unmoved=frozenset(calls))
+        inner = known.get("inner", key) if keeping is Keeping.LEAN else None
+        (tape,) = Tape.of_one_run(
+            self.network,
+            self.arguments,
+            [self.cut],
+            keeping=keeping,
+            unmoved=frozenset(calls),
+            passed_by=inner or (),
+        )
+        if unmoved is not None and inner is None:
+            known.put("inner", key, tape.inner())
         if unmoved is not None or not self.layer.is_called_per_frame or not isinstance(tape.value, Tensor):
             return tape
         self.tape, self.features = tape, tape.value

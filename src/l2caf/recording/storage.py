@@ -64,6 +64,10 @@ class Noted:
         answer.held = self.held
         return answer
 
+    def forgotten(self) -> Noted:
+        """The same call answered with stand-ins."""
+        return self.changed(lambda tensor: stand_in(tensor.shape, tensor.dtype, tensor.device))
+
     def written_into(self) -> bool:
         """Tell whether somebody wrote into a tensor of the value since it was settled."""
         return any(tensor._version != version for tensor, version in self.versions)
@@ -131,7 +135,7 @@ def rebuilt(value: Any, of_tensor: Callable[[Tensor], Tensor] = lambda tensor: t
             object.__setattr__(anew, name, rebuilt(field, of_tensor))
         return anew
 
-    return pytree.tree_map(leaf, value)
+    return of_tensor(value) if isinstance(value, Tensor) else pytree.tree_map(leaf, value)
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
@@ -171,7 +175,8 @@ class StandIn(Tensor):
         # A mask decides the shape of what it picks.
         if name == "__getitem__" and any(one.dtype == torch.bool for one in tensors_in(args[1])):
             raise StandInReadError
-        if name not in _AS_IT_IS and args and isinstance(args[0], StandIn) and Tensor.numel(args[0]) > MANY_NUMBERS:
+        is_view = name in _AS_IT_IS or (name == "__getitem__" and _is_part(args[1]))
+        if not is_view and args and isinstance(args[0], StandIn) and Tensor.numel(args[0]) > MANY_NUMBERS:
             found = _shape_alone(func, args, kwargs or {})
             if found is not None:
                 return found
@@ -191,8 +196,17 @@ _WRITES = frozenset(
 MANY_NUMBERS = (
     1 << 17
 )  # from which on to compute the numbers of a stand-in takes longer than to tell what shape they have
-# What asks for a property, or names a device.
-_AS_IT_IS = frozenset("__get__ __set__ to cuda cpu type float half double clone detach dim size stride numel".split())
+# What asks for a property, names a device, or looks at the same numbers: none is computed.
+_AS_IT_IS = frozenset(
+    "__get__ __set__ to cuda cpu type float half double clone detach dim size stride numel is_floating_point"
+    " untyped_storage unbind select unsqueeze squeeze transpose permute".split()
+)
+
+
+def _is_part(index: Any) -> bool:
+    """Whether an index takes a part of a tensor without copying it."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(one is None or one is Ellipsis or type(one) in (int, slice) for one in parts)
 
 
 def _shape_alone(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -21,8 +21,13 @@ from .layout import Layout, natural, proposals
 from .places import EveryCall
 from .positions import Answers, Finding, Verdict, find, responses_for, verdict_on
 from .slabs import Base, Slabs
+from .tape import differentiable_recurrence
 
 AT_ONCE = 1 << 22  # numbers of input that are run at once: a batch of photographs, but one volume after the other
+# Where more run at once, each row takes longer on a processor, half as long again with 17 photographs: what the layers
+# give no longer fits into its caches. A few rows at once still tell whether they are mixed.
+AT_ONCE_FAST, FEWEST = 1 << 19, 3
+SOME = 64  # numbers that are looked at before all of them are
 OUTPUT = -1  # stands for the network's own output among the numbers of the calls
 
 
@@ -104,6 +109,7 @@ class Look:
         self._names = {module: name for name, module in network.named_modules()}
         self._again: dict[int, Tensor] = {}
         self._frames_first: set[int] = set()
+        self._slabs_of: dict[tuple[Base, tuple[int, ...]], Slabs] = {}
 
     def survey(self) -> Survey:
         """Run the network once on a base, with a gradient, and note every call that may hold a map."""
@@ -142,6 +148,7 @@ class Look:
         """One look."""
         main = self.arguments.main
         slabs = Slabs.of(main, tuple(position_axes(main)), base)
+        self._slabs_of[base, tuple(position_axes(main))] = slabs
         inputs = slabs.base.repeat(rows, *[1] * (main.ndim - 1))
         noted: list[tuple[Seen, Tensor]] = []
         versions: dict[int, int] = {}
@@ -158,7 +165,12 @@ class Look:
         given = self.arguments.with_rows(differentiable)
         before = given.versions()
         try:
-            with forwards_replaced(watching(self._layers(), returned=returned_from)), torch.enable_grad():
+            layers = self._layers()
+            with (
+                forwards_replaced(watching(layers, returned=returned_from)),
+                torch.enable_grad(),
+                differentiable_recurrence(layers),
+            ):
                 returned = given.call(self.network)
         except RuntimeError:
             # What writes into views, for one, runs only where no gradient is asked for.
@@ -173,7 +185,8 @@ class Look:
         shapes = [one.shape for one, _ in noted]
         shapes += [(calls[name] * rows, *tensors[0].shape[1:]) for name, tensors in per_frame.items()]
         axes = _axes_in_use(main, rows, shapes)
-        usable = [(one, tensor) for one, tensor in noted if next(proposals(one.shape, axes, rows), None)]
+        allowed = {shape: next(proposals(shape, axes, rows), None) is not None for shape in dict.fromkeys(shapes)}
+        usable = [(one, tensor) for one, tensor in noted if allowed[one.shape]]
         alive = _alive(output, [tensor for _, tensor in usable])
         seen: list[Seen] = []
         self._again = {}
@@ -189,7 +202,7 @@ class Look:
                 continue
             tensors = per_frame[one.name]
             shape = (len(tensors) * rows, *one.shape[1:])
-            if next(proposals(shape, axes, rows), None):
+            if allowed[shape]:
                 felts = [felt for (other, _), felt in zip(usable, alive, strict=True) if other.name == one.name]
                 together = None if None in felts else tuple(map(any, zip(*felts, strict=True)))
                 if all(map(is_as_it_was, tensors)):
@@ -238,7 +251,7 @@ class Look:
                 found[number] = Finding(Verdict.UNDECIDED if guess else Verdict.REFUTED, guess, why=why)
             elif layout is not None and not (answer.why_not or answer.is_independent):
                 judged = answer.judge(layout)
-                found[number] = verdict_on(judged, sure=judged.is_sure)
+                found[number] = verdict_on(answer, judged, sure=judged.is_sure)
             else:
                 shape = survey.shape(number)
                 # Where a layer of the same shape has shown how it is laid out, this one is mostly laid out alike.
@@ -305,9 +318,11 @@ class Look:
     def _answers(self, survey: Survey, layouts: dict[int, list[Layout]]) -> dict[int, Answers]:
         """What the positions of these calls answer to; fewer where the network does not run on changed inputs."""
         slabs = self._slabs(survey)
-        fits = max(1, AT_ONCE // slabs.base.numel())
+        numbers = slabs.base.numel()
+        fits = max(1, min(AT_ONCE // numbers, max(FEWEST, AT_ONCE_FAST // numbers)))
+        even = -(-len(slabs) // -(-len(slabs) // fits))  # so that no batch is filled up for nothing
         # A network may run on whole batches of one size alone, or call its layers once per sample.
-        for size in dict.fromkeys((min(fits, len(slabs)), 1, self.arguments.batch)):
+        for size in dict.fromkeys((even, 1, self.arguments.batch)):
             responses = {number: responses_for(slabs, choice) for number, choice in layouts.items() if choice}
             try:
                 whole = self._run_on(slabs, size, survey, responses)
@@ -327,7 +342,7 @@ class Look:
         for start in range(0, len(slabs), size):
             stop = min(start + size, len(slabs))
             rows = slabs.rows(start, stop)
-            if stop - start < size and start:  # a whole batch, where the network takes no other
+            if stop - start < size == self.arguments.batch and start:  # a whole batch, where the network takes no other
                 rows = torch.cat([rows, slabs.base.repeat(size - (stop - start), *[1] * (rows.ndim - 1))])
             met: set[int] = set()
             frames: dict[str, list[Tensor]] = {}
@@ -388,8 +403,11 @@ class Look:
         return {number: changed is not None and not changed[place] for place, number in enumerate(numbers)}
 
     def _slabs(self, survey: Survey) -> Slabs:
-        main = self.arguments.main
-        return Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
+        key = survey.base, tuple(survey.axes)
+        if key not in self._slabs_of:
+            main = self.arguments.main
+            self._slabs_of[key] = Slabs.of(main, tuple(position_axes(main)), survey.base, survey.axes)
+        return self._slabs_of[key]
 
     def _changed_by(
         self, survey: Survey, numbers: Sequence[int], changes: Sequence[Callable[[Tensor], Tensor]], given: Tensor
@@ -509,5 +527,12 @@ def _alive(output: Tensor, tensors: list[Tensor]) -> list[tuple[bool, ...] | Non
         elif gradient.ndim == 3:
             found.append(tuple((gradient != 0).any(dim=2).any(dim=0).tolist()))
         else:
-            found.append((bool((gradient != 0).any()),))
+            found.append((_is_anything(gradient),))
     return found
+
+
+def _is_anything(values: Tensor) -> bool:
+    """Whether any number is not zero: as good as always, one of the first."""
+    if values.is_contiguous() and bool(values.view(-1)[:SOME].any()):
+        return True
+    return bool(values.any())

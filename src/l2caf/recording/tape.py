@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -78,11 +79,17 @@ class Tape:
         *,
         keeping: Keeping = Keeping.LEAN,
         unmoved: Collection[Call] = (),
+        passed_by: Collection[str] = (),
     ) -> list[Tape]:
-        """Run the network once and cut it at each of several calls: a tape each, in the order of the cuts."""
+        """Run the network once and cut it at each of several calls: a tape each, in the order of the cuts.
+
+        Modules that are `passed_by` are not watched (`inner`); what one of them returns by itself is computed again.
+        """
         tapes = [cls(network, arguments, cut, keeping=keeping, unmoved=unmoved) for cut in cuts]
         with borrowed(network) as loan:
-            record(tapes, {module: module.forward for module in loan.modules if module is not network})
+            plain = {module for name, module in network.named_modules() if name in passed_by} if passed_by else set()
+            plain.add(network)
+            record(tapes, {module: module.forward for module in loan.modules if module not in plain})
         return tapes
 
     def run(
@@ -118,11 +125,25 @@ class Tape:
         def chosen(tensor: Tensor) -> Tensor:
             return rows_of(tensor, samples, batch) if tensor.ndim and tensor.shape[0] % batch == 0 else tensor
 
-        tape = copy.copy(self)
+        tape = self._changed(lambda noted: noted.changed(chosen))
         tape.arguments = arguments
         tape.value = None if self.value is None else chosen(self.value)
-        tape._noted = [noted.changed(chosen) for noted in self._noted]
-        tape.after = self.after.changed(chosen)
+        return tape
+
+    @property
+    def kept(self) -> list[Noted]:
+        """The calls that are answered from the tape."""
+        return [*self._noted, *self.after.answered]
+
+    def without(self, numbers: Collection[int]) -> Tape:
+        """This tape with stand-ins for what some of the `kept` calls returned: whatever nobody reads again."""
+        number = count()
+        return self._changed(lambda noted: noted.forgotten() if next(number) in numbers else noted)
+
+    def _changed(self, of_noted: Callable[[Noted], Noted]) -> Tape:
+        tape = copy.copy(self)
+        tape._noted = [of_noted(noted) for noted in self._noted]
+        tape.after = self.after.changed(of_noted)
         return tape
 
     def run_whole(self, at_cut: AtCut, *, observe: Observer | None = None) -> Any:
@@ -157,7 +178,7 @@ class Tape:
         with (
             borrowed(self.network) as loan,
             forwards_replaced(forwards, hooks=hooks),
-            _differentiable_recurrence(loan.modules),
+            differentiable_recurrence(loan.modules),
         ):
             try:
                 return self.arguments.call(self.network)
@@ -177,14 +198,21 @@ class Tape:
 
     def passed(self) -> set[nn.Module]:
         """The modules that no re-run enters, with all that is inside them."""
-        cut = () if self._is_fed else (self.cut.module,)
-        answered = (*cut, *(noted.module for noted in self._noted))
-        return {inner for module in answered for inner in module.modules()} - set(self._later)
+        return {inner for module in self._answered for inner in module.modules()} - set(self._later)
+
+    def inner(self) -> frozenset[str]:
+        """The modules that are called by what a re-run answers, and by nothing else: to watch them tells nothing."""
+        inside = self.passed() - self._answered
+        return frozenset(name for name, module in self.network.named_modules() if module in inside)
+
+    @property
+    def _answered(self) -> set[nn.Module]:
+        """The modules of which a call is answered."""
+        return {noted.module for noted in self.kept} | (set() if self._is_fed else {self.cut.module})
 
     def written_into(self) -> bool:
         """Tell whether the rest of the network changed, in place, a value that a re-run would need unchanged."""
-        noted = (*self._noted, *self.after.answered)
-        return self.keeping is Keeping.LEAN and any(one.written_into() for one in noted)
+        return self.keeping is Keeping.LEAN and any(one.written_into() for one in self.kept)
 
     def cut_here(self, output: Any, frames: list[list[Noted]], running: Sequence[nn.Module]) -> None:
         """Take what the cut returned, the calls that finished before it, and the modules that run around it."""
@@ -248,7 +276,7 @@ class Tape:
 
 
 @contextmanager
-def _differentiable_recurrence(modules: list[nn.Module]) -> Iterator[None]:
+def differentiable_recurrence(modules: list[nn.Module]) -> Iterator[None]:
     """cuDNN refuses the gradient of a recurrent layer in evaluation mode; torch's own kernels give it."""
     if torch.is_grad_enabled() and any(isinstance(module, nn.RNNBase) for module in modules):
         with torch.backends.cudnn.flags(enabled=False):

@@ -13,6 +13,7 @@ from PIL import Image
 
 from ..errors import InputError
 from ..preprocessing import Crop
+from ..volumes import Volume, VolumeCrop
 from .colors import Cmap, Floats, resized
 from .grid import grid
 from .legend import legend as colours
@@ -20,16 +21,18 @@ from .legend import with_legend
 from .marks import Box, draw_boxes, draw_contours
 from .overlay import Picture, as_rgb, colorize, contour_levels, overlay
 from .placing import placed
+from .scene import Places
 from .settings import at_width, box_level, check_options, listed_boxes
-from .signals import planes_picture, signal_picture
+from .signals import signal_picture
 from .sound import Strip, sound_picture
 from .style import box_of
+from .volumes import Drawing, drawing_of, pictured
 
 Slice = int | tuple[str, int]
 OPTIONS = {
     1: ("cmap", "size", "rate"),
     2: ("alpha", "cmap", "contours", "box", "boxes", "width"),
-    3: ("alpha", "cmap", "contours", "slice", "spacing"),
+    3: ("alpha", "cmap", "contours", "box", "boxes", "slice", "montage", "spacing", "window"),
 }
 """What may be said about the drawing of a map, by its number of axes."""
 ALONE = ("cmap", "contours", "box", "boxes", "width")
@@ -43,12 +46,14 @@ class Heat:
            that go through every cell's value and never beyond the extremes; linear ones would show diamonds
     fine   the same at the size of the input, linear: the numbers that boxes are taken from
     crop   where the input lies on the photograph, where that is known
+    scan   or in the scan, of a volume
     """
 
     grid: Floats
     fine: Floats
     signed: bool = False
     crop: Crop | None = None
+    scan: VolumeCrop | None = None
 
     def on(self, picture: Any, *, slice: Slice | None = None, **options: Any) -> Image.Image:
         """Draw it on what the network was shown."""
@@ -58,10 +63,18 @@ class Heat:
         if self.fine.ndim == 2:
             return self._on_photograph(picture, **options)
         if self.fine.ndim == 3:
-            return planes_picture(self._shown(picture), self.grid, signed=self.signed, plane=slice, **options)
+            montage = options.pop("montage", None)
+            return pictured(*self.in_volume(picture, **options), slice=slice, montage=montage)
         if "rate" in options:
             return sound_picture(self._shown(picture), [Strip("", self.grid)], signed=self.signed, **options)
         return signal_picture(self._shown(picture), self.grid, signed=self.signed, **options)
+
+    def in_volume(self, picture: Any, **options: Any) -> tuple[Drawing, Places]:
+        """The map of a volume on its scan, or on what the network saw, and the planes of its hottest place."""
+        if isinstance(picture, Volume):
+            check_scan(picture, self.scan)
+            return drawing_of(self.grid, self.fine, None, crop=self.scan, signed=self.signed, **options)
+        return drawing_of(self.grid, self.fine, self._shown(picture), signed=self.signed, **options)
 
     def _shown(self, picture: Any) -> npt.NDArray[np.float32]:
         """A volume or a signal, if it is as large as the input was: anything else lies elsewhere."""
@@ -212,6 +225,23 @@ def sheet_of(rows: Sequence[Sequence[Cell]], *, legend: bool, title: str = "", *
         cell_height=height,
         legend=colours(signed=signed, cmap=cmap, size=max(11, height // 20)) if legend else None,
     )
+
+
+def check_scan(scan: Volume, crop: VolumeCrop | None) -> None:
+    """Refuse a scan that a map cannot be placed on: where the input lies in it is not known, or it is another one."""
+    if crop is None:
+        raise InputError(
+            f"Where the network's input lies in {scan.name} is not known: add preprocess= with what prepared it, an"
+            " l2caf.volumes.VolumePreprocessing, or explain the scan itself by the explain of an l2caf.Model."
+        )
+    same = scan.affine is crop.scan.affine or (
+        scan.affine is not None and crop.scan.affine is not None and np.allclose(scan.affine, crop.scan.affine)
+    )
+    if scan.shape != crop.scan.shape or not same:
+        raise InputError(
+            f"{scan.name} has other voxels than {crop.scan.name}, which the map belongs to: give that scan, or one on"
+            " its grid."
+        )
 
 
 def _shown(boxes: Iterable[npt.NDArray[np.float64]]) -> list[Box]:

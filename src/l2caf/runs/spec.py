@@ -20,6 +20,7 @@ WORKS = Table(
     "work",
     Entry("localisation", "boxes of the maps", "l2caf.evaluation.localization:Localization"),
     Entry("retrieval", "embeddings, and boxes of their maps", "l2caf.evaluation.retrieval:Retrieval"),
+    Entry("places", "where a network looks", "l2caf.evaluation.atlas:Places"),
     Entry("embedding", "vectors of pictures", "l2caf.retrieval.embed:Embedding"),
     Entry("explanation", "explained photographs, drawn and written", "l2caf.tasks.photographs:Photographs"),
 )
@@ -45,8 +46,13 @@ class ModelSpec:
 
     def build(self) -> Model:
         """Load it onto its device."""
-        from ..networks.catalogue import load
+        from ..networks.catalogue import is_exported, load
 
+        if is_exported(self.name):
+            from ..exported.network import load as load_exported
+
+            # It shares with a Model all that explaining photographs needs.
+            return load_exported(self.name).viewed(self.view)  # type: ignore[return-value]
         model = load(self.name, weights=self.weights)
         model = model if self.told is None else model.told(embedding=self.told)
         model = model.as_embedding() if self.embedding else model

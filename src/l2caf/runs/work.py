@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import abc
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..errors import NetworkError
+from ..files import hash_of
 from .contents import code_version, entries_of
 from .rows import FILES, Identity, Row, Unusable
 
@@ -125,15 +127,13 @@ class Built:
 
     def identity(self, samples: Sequence[Sample]) -> Identity:
         """Weights, files, code and settings: what must be the same for a run to be gone on with."""
-        from ..networks.identity import hash_of, libraries_of
-
         return Identity(
             {
                 "work": self.work.key,
                 "network": self.model.name,
                 **self.model.contents,
                 "class names": hash_of(self.model.class_names),
-                "code": {"l2caf": code_version(), **libraries_of(self.model.network)},
+                "code": {"l2caf": code_version(), **self.model.libraries},
                 **self.work.settings(),
                 FILES: entries_of(samples),
             }
@@ -158,10 +158,10 @@ class Built:
 
 def out_of_memory(error: BaseException | None) -> bool:
     """Whether an error, or what it came from, says that memory ran out; the devices say it in their own ways."""
-    import torch
-
+    torch: Any = sys.modules.get("torch")  # an exported network runs without it
+    kinds = (MemoryError,) if torch is None else (MemoryError, torch.cuda.OutOfMemoryError)
     while error is not None:
-        if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        if isinstance(error, kinds):
             return True
         said = str(error) if isinstance(error, RuntimeError) else ""
         if any(words in said for words in ("out of memory", "can't allocate memory", "not enough memory")):

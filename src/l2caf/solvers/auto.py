@@ -46,10 +46,10 @@ class Auto(Solver):
             return self.riemannian, why_not
         if not problem.holds_for_any_sign:
             return exact, "the output is affine in filters that are nowhere negative, and this is the best of them"
-        return exact, f"the {problem.endpoint} is affine in the filter"
+        return exact, exact.why(problem)
 
     def search(self, problem: Problem) -> Found:
-        kinds = {(loss.direction is None, loss.target is None) for loss in problem.approximated.losses}
+        kinds = {(loss.is_linear, loss.target is None) for loss in problem.approximated.losses}
         if len(kinds) > 1:  # each map by the solver that fits its own loss
             return each_map(problem, self.search)
         solver, why = self.choose(problem)
@@ -57,7 +57,7 @@ class Auto(Solver):
             found = solver.search(problem)
             return replace(found, solver=solver.name, reason=_joined(why, found.reason))
         found, accepted = solver.attempt(problem)
-        if bool(accepted.all()):
+        if accepted is None:
             return replace(found, solver=solver.name, reason=_joined(why, found.reason))
         # Where the exact filter is refused the head is not what it looked like, so it is computed in full.
         descent = self.riemannian.search(problem.without_shortcuts())

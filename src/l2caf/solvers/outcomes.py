@@ -12,6 +12,7 @@ from torch import Tensor
 from ..numerics import FLAT, rows
 from ..problem import Problem
 from ..solution import Outcome
+from ..unit_sphere import Floats
 
 if TYPE_CHECKING:
     from .solver import Found
@@ -29,14 +30,17 @@ def judged(found: Found, problem: Problem) -> Found:
     # Near-uniform filters of either sign show nothing, and neither does one that gains no more than rounding.
     even = most - least <= FLAT * np.maximum(most, -least)
     if found.even is not None:
-        even |= (found.even - found.loss <= rounding(problem, found.even)).cpu().numpy()
+        even |= (found.even - found.loss).cpu().numpy() <= rounding_array(problem, found.even)
     if not problem.informative:
         even[:] = True
     moved = (problem.moved if found.moved is None else found.moved).cpu().numpy()
-    descended = np.array([[own is not Outcome.EXACT for own in row] for row in found.outcome])
-    if bool((descended & sound & ~even & moved).any()):
-        even |= _interchangeable(found, problem) & descended
-    if problem.verified and bool((sound & ~even & moved).all()):
+    telling = sound & ~even & moved
+    if any(own is not Outcome.EXACT for row in found.outcome for own in row):
+        descended = np.array([[own is not Outcome.EXACT for own in row] for row in found.outcome])
+        if (descended & telling).any():
+            even |= _interchangeable(found, problem) & descended
+            telling &= ~even
+    if problem.verified and telling.all():
         return found
     if not moved.all():
         found, unmoved = _unmoved(found, problem, torch.from_numpy(sound & ~moved).to(found.loss.device))
@@ -72,20 +76,28 @@ def judged(found: Found, problem: Problem) -> Found:
 
 def rounding(problem: Problem, value: Tensor) -> Tensor:
     """How far the precision of the endpoint's numbers alone may move losses of this value: (K, B)."""
+    return torch.from_numpy(rounding_array(problem, value)).to(value.device)
+
+
+def rounding_array(problem: Problem, value: Tensor) -> Floats:
+    """The same as an array."""
     # In half precision every number rounds by itself, so that a sum over many hardly shows it.
     unit = min(problem.precision, 1e-5)
     if problem.shares is not None:
-        return unit * problem.shares.abs().sum(dim=2)
+        return unit * problem.shares.size.cpu().numpy()
     found = []
-    for loss, own in zip(problem.losses, value.double(), strict=True):
-        if loss.direction is not None:
-            found.append((rows(loss.direction).double() * rows(problem.untouched).double()).abs().sum(dim=1))
-        elif loss.target is not None or loss.approximation is not None:
-            length = problem.scale(loss)
-            found.append(2 * length * own.clamp_min(0).sqrt() + unit * length.square())
-        else:
-            found.append(own.abs())
-    return unit * torch.stack(found)
+    with np.errstate(invalid="ignore", over="ignore"):  # of samples that are not finite
+        for loss, own in zip(problem.losses, value.detach().cpu().double().numpy(), strict=True):
+            if loss.is_linear:
+                assert loss.direction is not None
+                shares = rows(loss.direction).double() * rows(problem.untouched).double()
+                found.append(shares.abs().sum(dim=1).cpu().numpy())
+            elif loss.target is not None or loss.approximation is not None:
+                length = problem.scale(loss)
+                found.append(length * (2 * np.sqrt(np.maximum(own, 0.0)) + unit * length))
+            else:
+                found.append(np.abs(own))
+    return unit * np.stack(found)
 
 
 def _interchangeable(found: Found, problem: Problem) -> np.ndarray:

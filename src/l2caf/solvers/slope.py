@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NetworkError
+from ..numerics import rows
 from ..problem import Problem
 from .outcomes import rounding
 
@@ -24,6 +25,8 @@ Value = Callable[..., Tensor]
 LOOKS = ((0.02, 4e-3), (0.05, 1e-2), (0.05, 1e-3))
 # A gradient that accounts for the difference to this share is its own: kinks between two points leave less.
 ACCOUNTS = 0.25
+# Around the untouched filter: how far to either side, as a share of it; the next ones for where kinks lie between.
+TANGENT_STEPS = (1e-2, 3e-2, 3e-3)
 
 
 def with_slope(problem: Problem, value: Value, parameters: Tensor, only: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -104,6 +107,42 @@ def contradicted(problem: Problem, value: Value, point: Tensor, only: Tensor | N
             return lies, spent
     losses = torch.stack(seen)
     return lies | (none & (losses.amax(dim=0) - losses.amin(dim=0) > 8 * noise)), spent
+
+
+@torch.no_grad()
+def tangent_contradicted(problem: Problem, weights: Tensor) -> tuple[Tensor, int]:
+    """For which samples the tangent at the untouched filter contradicts the values, (B,), and the evaluations it took.
+
+    The losses on either side of it are compared with what the tangent says of them, in a direction half of which is
+    that of the filters (K, B, n) that were found. Of a sum of squares, which is least there, it is the second order.
+    """
+    generator = torch.Generator().manual_seed(2)
+    lies, spent = problem.finite.clone(), 0
+    middle = problem.at_untouched().double()
+    ones = torch.ones_like(weights)
+    for step in TANGENT_STEPS:
+        across = torch.randn(1, 1, weights.shape[2], generator=generator, dtype=torch.float64).to(weights)
+        direction = (weights + across / across.norm()) / 2 * weights.shape[2] ** 0.5
+        ahead, behind = (problem.value((ones + sign * step * direction).float()).double() for sign in (1, -1))
+        spent += 2
+        measured, expected = [], []
+        for number, loss in enumerate(problem.losses):
+            if loss.direction is not None:
+                slope = problem.tangent.pull(rows(loss.direction).to(problem.tangent.value))
+                measured.append((ahead[number] - behind[number]) / (2 * step))
+                expected.append((slope * direction[number]).sum(dim=1))
+            else:
+                pushed = problem.tangent.push(direction[number].to(problem.tangent.value))
+                measured.append((ahead[number] + behind[number] - 2 * middle[number]) / (2 * step**2))
+                expected.append(pushed.double().square().sum(dim=1))
+        noise = rounding(problem, middle)
+        power = torch.tensor([1 if loss.direction is not None else 2 for loss in problem.losses]).unsqueeze(1)
+        found, told = torch.stack(measured), torch.stack(expected).double()
+        missed = (found - told).abs() - ACCOUNTS * torch.maximum(found.abs(), told.abs())
+        lies &= (missed > 4 * noise / step ** power.to(noise.device)).any(dim=0)
+        if not bool(lies.any()):
+            break
+    return lies, spent
 
 
 def said(lies: Tensor) -> str:

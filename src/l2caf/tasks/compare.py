@@ -96,6 +96,11 @@ class Comparison:
             legend=style.legend,
         )
 
+    def drawn(self, style: Style, *, height: int) -> list[tuple[Image.Image, str]]:
+        """The answers one by one, with their titles, at a height for a screen."""
+        view = self.view.resize((max(1, round(self.view.width * height / self.view.height)), height))
+        return [(_cell(one, view, style), one.title) for one in self.answers]
+
     def cells(self, style: Style, *, across: int = 3) -> list[list[Cell]]:
         """The same for a figure."""
         listed = [

@@ -17,6 +17,7 @@ from ..runs.executor import Executor, rows_of
 from ..runs.lock import alone_in
 from ..runs.rows import Identity, Row
 from ..runs.spec import RunSpec
+from ..volumes.files import NIFTI, is_volume
 from .explained import Written
 from .ledger import Ledger
 from .network_choice import NetworkChoice
@@ -29,6 +30,7 @@ from .outputs import (
     names_for,
     ready_folder,
     some_gathered,
+    stem_of,
     suffix_of,
     unheard,
 )
@@ -36,6 +38,7 @@ from .photographs import Photographs
 from .question import Question
 
 if TYPE_CHECKING:
+    from ..exported.network import ExportedNetwork
     from ..networks.model import Model
 
 PAGE = "index.html"
@@ -82,7 +85,13 @@ class ExplainRequest:
     @property
     def is_file(self) -> bool:
         """Whether `out` is one picture."""
-        return is_file(self.out, endings=(*PICTURES, *FIGURES))
+        of_volumes = (".gif", *NIFTI) if any(is_volume(path) for path in self.images if path.is_file()) else ()
+        return is_file(self.out, endings=(*PICTURES, *FIGURES, *of_volumes))
+
+    @property
+    def name(self) -> str:
+        """What the one picture is called, without its ending."""
+        return stem_of(self.out)
 
     @property
     def asked(self) -> Question:
@@ -163,9 +172,11 @@ def explain_photographs(
         )
     ready_folder(request.folder)
     with alone_in(request.out) if len(files) > 1 else nullcontext():
+        if model is None and request.network.is_exported:
+            # It shares with a Model all that is needed here.
+            model = request.network.load_exported(progress)  # type: ignore[assignment]
         model = model or request.network.load(progress)
-        request = replace(request, question=request.asked.settled(model))
-        request.asked.as_method(model)  # a class that the network does not have is told before a photograph is read
+        request = replace(request, question=_settled(request.asked, model))
         named = _named(files, request)
         run = _known_by(request, model) if len(files) > 1 else ""
         if run:  # alone here: what was being written when a run was killed is nobody's
@@ -186,6 +197,18 @@ def explain_photographs(
         if run:
             Ledger.of(request.out, run).close()
     return result
+
+
+def _settled(asked: Question, model: Model | ExportedNetwork) -> Question:
+    """The question with its method named; what the network cannot be asked is told before a photograph is read."""
+    from ..exported.network import ExportedNetwork
+    from .asked_of_file import settled
+
+    if isinstance(model, ExportedNetwork):
+        return settled(asked, model)
+    asked = asked.settled(model)
+    asked.as_method(model)
+    return asked
 
 
 def _named(files: Sequence[Path], request: ExplainRequest) -> dict[str, Path]:
@@ -213,12 +236,12 @@ def _explain(
     samples = [Sample(file, name=name) for name, file in named.items() if name not in written]
     for rows in rows_of(spec, samples, size=request.batch, executor=executor):
         went_well = [row for row in rows if "error" not in row]
-        misfits = [row["error"] for row in rows if row.get("by_method")]
+        misfits = [row for row in rows if row.get("by_method")]
         if misfits and not written and not went_well:
-            raise MethodError(misfits[0])
+            raise MethodError(misfits[0]["error"], field=misfits[0].get("setting"))
         for row in rows:
             if "error" in row:
-                failed.append(Failed(named[row["image"]], InputError(row["error"])))
+                failed.append(Failed(named[row["image"]], InputError(row["error"], field=row.get("setting"))))
                 if len(named) > 1:  # of a single one the result says all
                     skipped(failed[-1])
             else:

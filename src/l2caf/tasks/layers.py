@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..progress import Progress, silent
 
 if TYPE_CHECKING:
+    from ..networks.model import Model
     from ..recording.layers import Layer
 
 
@@ -61,3 +62,11 @@ def list_layers(request: LayersRequest, *, progress: Progress = silent) -> Layer
 
     found, default = layers_of(request.network, output=request.select)
     return LayersResult(request.network, tuple(found), default)
+
+
+def layers_in(model: Model) -> LayersResult:
+    """The same of a network that is loaded."""
+    from ..networks.untrained import layers_in as found_in
+
+    found, default = found_in(model)
+    return LayersResult(model.name, tuple(found), default)

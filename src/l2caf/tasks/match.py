@@ -100,6 +100,18 @@ class MatchResult:
         }
 
 
+@dataclass(frozen=True)
+class Found:
+    """The matches, before anything is drawn of them."""
+
+    matches: Matches
+    gallery: int  # pictures that were searched
+    failed: tuple[Failed, ...]
+    compares: str  # what of the network's, in words
+    assumed: Mapping[str, str]  # what was taken for granted about the network
+    is_of_clips: bool
+
+
 def match_pictures(
     request: MatchRequest,
     *,
@@ -109,6 +121,25 @@ def match_pictures(
     skipped: Skipped = unheard,
 ) -> MatchResult:
     """Search the gallery, explain every match, and write the figure; `model` gives embeddings."""
+    found = find_matches(request, model=model, executor=executor, progress=progress, skipped=skipped)
+    matches = found.matches
+    name = f"{cut_name(request.query.stem, LONGEST_STEM)}-match"
+    drawn = sheet_of_clips(matches, request.style) if found.is_of_clips else sheet(matches, request.style)
+    picture = save_picture(drawn, request.out / f"{name}.png")
+    result = MatchResult(matches, found.gallery, found.failed, picture, found.compares, found.assumed)
+    write_json(request.out / f"{name}.json", result.as_dict(), indent=2)
+    return result
+
+
+def find_matches(
+    request: MatchRequest,
+    *,
+    model: Model | None = None,
+    executor: Executor | None = None,
+    progress: Progress = silent,
+    skipped: Skipped = unheard,
+) -> Found:
+    """Search the gallery and explain every match; nothing is written but the index of the gallery."""
     moving = _is_clip(request.query)
     if not moving:  # what is no picture is told before a network is loaded and a gallery embedded
         open_image(request.query)
@@ -125,26 +156,23 @@ def match_pictures(
     if model.clip is not None:
         files = _searched(request, moving=True)
     spec = RunSpec.of(Embedding(request.network.select), request.network.spec(embedding=True), loaded=model)
-    found = open_gallery(request.gallery, files, spec, cache=request.out / CACHE, executor=executor, progress=progress)
-    failed = tuple(Failed(found.files[bad.name], InputError(bad.message)) for bad in found.bad)
+    gallery = open_gallery(
+        request.gallery, files, spec, cache=request.out / CACHE, executor=executor, progress=progress
+    )
+    failed = tuple(Failed(gallery.files[bad.name], InputError(bad.message)) for bad in gallery.bad)
     for one in failed:
         skipped(one)
     matches = match(
         model,
         request.query,
-        found,
+        gallery,
         top=request.top,
         contrast=request.contrast,
         layer=request.network.layer,
         output=request.network.select,
         progress=progress,
     )
-    name = f"{cut_name(request.query.stem, LONGEST_STEM)}-match"
-    drawn = sheet(matches, request.style) if model.clip is None else sheet_of_clips(matches, request.style)
-    picture = save_picture(drawn, request.out / f"{name}.png")
-    result = MatchResult(matches, len(found.index), failed, picture, model.compares, model.assumed)
-    write_json(request.out / f"{name}.json", result.as_dict(), indent=2)
-    return result
+    return Found(matches, len(gallery.index), failed, model.compares, model.assumed, model.clip is not None)
 
 
 def _is_clip(path: Path) -> bool:
@@ -192,12 +220,12 @@ def _entry(seen: Seen) -> dict[str, Any]:
 def sheet(matches: Matches, style: Style, *, cell_height: int = 288) -> Image.Image:
     """Draw all pairs; the query's own picture and the contrast stand to the left."""
     above: list[Cell] = [matches.view]
-    below: list[Cell] = [_contrast(matches)]
-    above += [_drawn(pair.of_query, matches.view, style) for pair in matches.pairs]
-    below += [_drawn(pair.of_neighbour, pair.view, style) for pair in matches.pairs]
+    below: list[Cell] = [contrast_drawn(matches)]
+    above += [drawn_on(pair.of_query, matches.view, style) for pair in matches.pairs]
+    below += [drawn_on(pair.of_neighbour, pair.view, style) for pair in matches.pairs]
     titles = [
         ["query", *(f"in the query, for #{pair.rank}" for pair in matches.pairs)],
-        [_contrast_title(matches), *(_title(pair, matches.unit) for pair in matches.pairs)],
+        [contrast_title(matches), *(pair_title(pair, matches.unit) for pair in matches.pairs)],
     ]
     maps = [seen for pair in matches.pairs for seen in (pair.of_query, pair.of_neighbour)]
     exact = all(seen.outcome == Outcome.EXACT and not seen.empty for seen in maps)
@@ -230,17 +258,17 @@ def sheet_of_clips(matches: Matches, style: Style, *, cell_height: int = 200) ->
         words: list[str] = []
         for who, seen, views in (("query", pair.of_query, matches.views), ("neighbour", pair.of_neighbour, pair.views)):
             for number in _heaviest(seen.frames):
-                cells.append(_drawn(seen.frame(number), views[number], style))
+                cells.append(drawn_on(seen.frame(number), views[number], style))
                 words.append(f"{who}, frame {number + 1}: {seen.frames[number]:.0%}")
         rows.append(cells)
         titles.append(words)
-        labels.append(_title(pair, matches.unit))
+        labels.append(pair_title(pair, matches.unit))
     if matches.contrast is not None and not matches.contrast.seen.outcome.shows_nothing:
         seen = matches.contrast.seen
         shown = _heaviest(seen.frames)
         rows.append([overlay(matches.views[number], seen.heat[number], signed=True) for number in shown])
         titles.append([f"query, frame {number + 1}: {seen.frames[number]:.0%}" for number in shown])
-        labels.append(_contrast_title(matches))
+        labels.append(contrast_title(matches))
     caption = [
         "left: what in the query makes it like that neighbour, right: what in the neighbour makes it like the query,"
         " each beyond what all of the gallery shares; per cent: how much the frame weighs",
@@ -278,13 +306,15 @@ def folder_title(group: str) -> str:
     return _NUMBER.sub("", group.rpartition("/")[2]).replace("_", " ")
 
 
-def _title(pair: Pair, unit: str) -> str:
+def pair_title(pair: Pair, unit: str) -> str:
+    """A neighbour's rank, how near it is, and what it is called."""
     name = folder_title(pair.group) or pair.file.name
     # The name comes last: a long one is shortened, and must not take the score with it.
     return f"#{pair.rank} {unit} {pair.score:.2f}\n{name}"
 
 
-def _contrast_title(matches: Matches) -> str:
+def contrast_title(matches: Matches) -> str:
+    """Which neighbours the two colours of the contrast stand for; empty where there is none."""
     if matches.contrast is None:
         return ""
     contrast = matches.contrast
@@ -295,7 +325,8 @@ def _contrast_title(matches: Matches) -> str:
     return f"red: for #{contrast.ours}\nblue: for {other}"
 
 
-def _contrast(matches: Matches) -> Cell:
+def contrast_drawn(matches: Matches) -> Cell:
+    """What in the query speaks for one neighbour, and what for the other."""
     if matches.contrast is None:
         return None
     if matches.contrast.seen.outcome.shows_nothing:
@@ -303,7 +334,8 @@ def _contrast(matches: Matches) -> Cell:
     return overlay(matches.view, matches.contrast.seen.heat, signed=True)
 
 
-def _drawn(seen: Seen, view: Image.Image, style: Style) -> Image.Image:
+def drawn_on(seen: Seen, view: Image.Image, style: Style) -> Image.Image:
+    """One map of a pair over its picture, or words where nothing speaks for the pair."""
     if seen.outcome.shows_nothing:
         return note("no place speaks for this pair more than another", view.size)
     if seen.empty and not style.signed:

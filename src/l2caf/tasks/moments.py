@@ -134,7 +134,8 @@ class Asked:
         takes = self.model.clip
         if takes is None:
             frames = islice(clip.frames(damaged), 0, None, self.sampling.stride_for(clip, takes))
-            for batch in _batched(frames, self.sampling.batch):
+            # What is found out about a network at its first run costs several times what it runs on.
+            for batch in _batched(frames, self.sampling.batch, first=1):
                 yield from self._one_by_one(batch)
             return
         for window in self.windows(clip, takes, damaged):
@@ -313,6 +314,9 @@ def _scaled(heat: Floats) -> Floats:
     return heat / np.float32(largest) if largest > 0 else heat
 
 
-def _batched(frames: Iterator[Frame], size: int) -> Iterator[list[Frame]]:
-    while batch := list(islice(frames, size)):
+def _batched(frames: Iterator[Frame], size: int, *, first: int) -> Iterator[list[Frame]]:
+    """Batches of a size, the first of them smaller."""
+    batch = list(islice(frames, min(first, size)))
+    while batch:
         yield batch
+        batch = list(islice(frames, size))

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import CatalogueError, InputError, WeightsError
-from ..networks.catalogue import DEFAULT, load
+from ..errors import CatalogueError, InputError, LayerError, WeightsError
+from ..networks.catalogue import DEFAULT, is_exported, load
 from ..progress import Progress, silent
 from ..runs.spec import DISTANCES, ModelSpec
 
 if TYPE_CHECKING:
+    from ..exported.network import ExportedNetwork
     from ..networks.model import Model
 
 
@@ -60,6 +61,40 @@ class NetworkChoice:
         model = model if self.embedding is None else model.told(embedding=self.embedding)
         model = model if self.distance is None else replace(model, normalized=self.distance == "cosine")
         return model.viewed(self.view)
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether it is a file that was exported, which runs without torch."""
+        return is_exported(self.network)
+
+    def load_exported(self, progress: Progress = silent) -> ExportedNetwork:
+        """Open an exported file; what is settled in it cannot be chosen again."""
+        from ..exported.network import load
+
+        chosen = {
+            "weights": self.weights is not None,
+            "output": self.select is not None,
+            "embedding": self.embedding is not None,
+            "distance": self.distance is not None,
+            "device": self.device not in ("auto", "cpu"),
+        }
+        for field in (field for field, given in chosen.items() if given):
+            raise InputError(
+                f"The {field} of an exported network was settled when it was exported: leave this out.", field=field
+            )
+        progress(f"loading {self.network}", 0, None)
+        try:
+            network = load(self.network)
+        except WeightsError as error:
+            error.field = "network"
+            raise
+        if self.layer not in (None, network.card.layer):
+            raise LayerError(
+                f"'{network.path.name}' has maps of layer {network.card.layer} alone: export the network again with"
+                f" {self.layer}.",
+                field="layer",
+            )
+        return network.viewed(self.view)
 
     def spec(self, *, embedding: bool = False) -> ModelSpec:
         """The same for a run, whose blocks may be done elsewhere."""

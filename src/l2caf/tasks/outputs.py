@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import ImageError, InputError, L2cafError
 from ..files import cut_name, writable_folder
 from ..images import image_files
+from ..volumes.files import ending_of
 
 LONGEST_SUFFIX = 80  # bytes of what a picture's name says behind that of the photograph
 LONGEST_STEM = 100  # bytes of a photograph's name in that of its picture: methods, classes and endings come behind it
@@ -84,13 +85,22 @@ def names_for(files: Sequence[Path], *, suffix: str) -> dict[Path, str]:
     taken: set[str] = set()
     names: dict[Path, str] = {}
     for file in files:
-        stem = cut_name(file.stem, LONGEST_STEM) or "picture"
+        stem = cut_name(stem_of(file), LONGEST_STEM) or "picture"
         name, number = f"{stem}-{suffix}", 2
         while name.casefold() in taken:  # some disks do not tell Cat from cat
             name, number = f"{stem}-{number}-{suffix}", number + 1
         taken.add(name.casefold())
         names[file] = name
     return names
+
+
+def stem_of(file: Path) -> str:
+    """The name of a file without its ending, .nii.gz as one.
+
+    >>> stem_of(Path("a/head.nii.gz")), stem_of(Path("cat.jpg"))
+    ('head', 'cat')
+    """
+    return file.name[: len(file.name) - len(ending_of(file))]
 
 
 def suffix_of(words: Iterable[str]) -> str:
@@ -124,10 +134,9 @@ def is_file(out: Path, *, endings: Sequence[str] = PICTURES) -> bool:
     >>> is_file(Path("where.jpg")), is_file(Path("maps")), is_file(Path("maps.v2"))
     (True, False, False)
     """
-    ending = out.suffix.lower()
     if not looks_like_file(out):
         return False
-    if ending not in endings:
+    if ending_of(out) not in endings:
         raise InputError(
             f"'{out}' cannot be made: end the name of the file in {' or '.join(endings)}, or give a folder, which"
             " has no such ending unless it is there already.",

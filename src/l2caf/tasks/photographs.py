@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,10 +13,12 @@ from PIL import Image
 
 from ..errors import ClassError, InputError, MethodError
 from ..networks.class_names import Prediction
-from ..preprocessing import Crop, Input
+from ..preprocessing import Crop
 from ..rendering.style import Style, box_of
 from ..runs.rows import Row
 from ..runs.work import Work
+from .asked import Asked, Ready, on_photograph
+from .asked_of_file import AskedOfFile
 from .explained import Explained, Map, Note, Writer, Written
 from .ledger import Ledger
 from .outputs import Failed
@@ -25,18 +28,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..datasets.loading import Batch, Prepares
+    from ..exported.network import ExportedNetwork
     from ..heatmap import Heatmap
     from ..methods.method import Method
     from ..networks.model import Model
     from ..recording.inputs import Select
-
-
-@dataclass(frozen=True)
-class _Ready:
-    file: Path | None
-    input: Input
-    view: Image.Image
-    crop: Crop | None
 
 
 def explain_image(
@@ -49,21 +45,69 @@ def explain_image(
     signed: bool = False,
 ) -> Explained:
     """Explain one photograph."""
-    asked = _Asked(model, method, layer, select, Style(signed=signed))
+    asked = _AskedOfModel(model, method, layer, select, Style(signed=signed))
     prepared = model.prepare(image)
-    return asked.explained([_Ready(None, prepared.input, prepared.view, prepared.crop)])[0]
+    return asked.explained([Ready(None, prepared.input, prepared.view, prepared.crop)])[0]
+
+
+@dataclass(frozen=True)
+class BothWays:
+    """One answer of a network, and its best classes; it is described when it is asked for, with a sign or without."""
+
+    described: Callable[[bool], Explained] = field(repr=False)
+    best: tuple[Prediction, ...]
+
+    @cached_property
+    def shown(self) -> Explained:
+        """With maps as they are shown."""
+        return self.described(False)
+
+    @cached_property
+    def signed(self) -> Explained:
+        """With maps that have their sign."""
+        return self.described(True)
+
+
+def explain_both_ways(
+    model: Model,
+    image: Image.Image,
+    method: Method,
+    *,
+    layer: str | None = None,
+    select: Select = None,
+    best: int = 5,
+) -> BothWays:
+    """Explain one photograph from one run, so that it can be drawn either way afterwards.
+
+    best   how many classes are told; of an output that is no row of scores, none are
+    """
+    asked = _AskedOfModel(model, method, layer, select, Style())
+    prepared = model.prepare(image)
+    ready = [Ready(None, prepared.input, prepared.view, prepared.crop)]
+    heatmap, output = asked.run(ready)
+    several = output.ndim == 2 and output.shape[1] > 1 and model.predictions(output)[0] is not None
+    places = output[0].float().topk(min(best, output.shape[1])).indices.tolist() if several else []
+    return BothWays(
+        lambda signed: asked.described(ready, heatmap, output, Style(signed=signed))[0],
+        tuple(model.prediction_of(output, 0, place) for place in places),
+    )
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """A photograph that could not be explained; `by_method`: because the method does not fit what it shows."""
+    """A photograph that could not be explained; `by_method`: because the method does not fit what it shows.
+
+    `setting` is what was asked that is at fault, where it is one thing.
+    """
 
     image: str
     error: str
     by_method: bool
+    setting: str | None = None
 
     def as_dict(self) -> Row:
-        return {"image": self.image, "error": self.error, "by_method": self.by_method}
+        at_fault = {} if self.setting is None else {"setting": self.setting}
+        return {"image": self.image, "error": self.error, "by_method": self.by_method, **at_fault}
 
 
 @dataclass(frozen=True)
@@ -116,15 +160,23 @@ class Photographs(Work):
 
     def measure(self, model: Model, batch: Batch) -> list[Pictured | Misfit]:
         """Explain and write; one record per photograph."""
-        asked = _Asked(model, self.question.as_method(model), self.layer, self.select, self.style)
+        asked = self._asked(model)
         writer = Writer(Path(self.out), self.question, self.style, bare=self.bare, npy=self.npy, ending=self.ending)
-        ready = [_Ready(*one) for one in zip(batch.paths, batch.each, batch.pictures, batch.crops, strict=True)]
+        ready = [Ready(*one) for one in zip(batch.paths, batch.each, batch.pictures, batch.crops, strict=True)]
         return [
-            Misfit(name, str(answer.error), isinstance(answer.error, MethodError))
+            Misfit(name, str(answer.error), isinstance(answer.error, MethodError), answer.error.field)
             if isinstance(answer, Failed)
             else Pictured(name, writer.write(answer, name, network=model.name, note=self._note(name, path)))
-            for name, path, answer in zip(batch.names, batch.paths, asked.answered(ready), strict=True)
+            for name, path, answer in zip(batch.names, batch.paths, answered(asked, ready), strict=True)
         ]
+
+    def _asked(self, model: Model | ExportedNetwork) -> Asked:
+        """The question put to this network: here by torch, or as an exported file by ONNX Runtime."""
+        from ..exported.network import ExportedNetwork
+
+        if isinstance(model, ExportedNetwork):
+            return AskedOfFile(model, self.question, self.style)
+        return _AskedOfModel(model, self.question.as_method(model), self.layer, self.select, self.style)
 
     def _note(self, name: str, photograph: Path) -> Note | None:
         """What writes down that a photograph is drawn."""
@@ -138,8 +190,21 @@ class Photographs(Work):
         return None
 
 
+def answered(asked: Asked, batch: list[Ready]) -> list[Explained | Failed]:
+    """Explain a batch, or tell of each photograph why it cannot be."""
+    try:
+        return [*asked.explained(batch)]
+    except (InputError, MethodError) as error:
+        if isinstance(error, ClassError):
+            raise
+        if len(batch) == 1:
+            return [Failed(batch[0].file or Path(), error)]
+    # The fault may be with one of them alone.
+    return [answer for one in batch for answer in answered(asked, [one])]
+
+
 @dataclass(frozen=True)
-class _Asked:
+class _AskedOfModel(Asked):
     """What is asked of every batch."""
 
     model: Model
@@ -148,29 +213,24 @@ class _Asked:
     select: Select
     style: Style
 
-    def answered(self, batch: list[_Ready]) -> list[Explained | Failed]:
-        try:
-            return [*self.explained(batch)]
-        except (InputError, MethodError) as error:
-            if isinstance(error, ClassError):
-                raise
-            if len(batch) == 1:
-                return [Failed(batch[0].file or Path(), error)]
-        # The fault may be with one of them alone.
-        return [answer for one in batch for answer in self.answered([one])]
+    def explained(self, batch: list[Ready]) -> list[Explained]:
+        return self.described(batch, *self.run(batch), self.style)
 
-    def explained(self, batch: list[_Ready]) -> list[Explained]:
+    def run(self, batch: list[Ready]) -> tuple[Heatmap, Tensor]:
+        """Run the network once: the maps, and its output."""
         inputs = [ready.input for ready in batch]
         with self.model.run(inputs, layer=self.layer, output=self.select) as recording:
-            heatmap = self.method.on(recording.head)
-            output = recording.output
+            return self.method.on(recording.head), recording.output
+
+    def described(self, batch: list[Ready], heatmap: Heatmap, output: Tensor, style: Style) -> list[Explained]:
+        """What was found in each photograph, with maps that have a sign where the style asks for it."""
         predictions = self.model.predictions(output)
         solved = None if heatmap.solution.is_formula else heatmap.solution
         own = [solved and solved.of_sample(index) for index in range(len(batch))]
         return [
             Explained(
                 view=ready.view,
-                maps=_maps_of(self.model, heatmap, output, index, self.style, crop=ready.crop),
+                maps=_maps_of(self.model, heatmap, output, index, style, crop=ready.crop),
                 prediction=predictions[index],
                 layer=heatmap.layer,
                 solver=solution.solver if solution else "",
@@ -203,7 +263,7 @@ def _maps_of(
         about = [model.prediction_of(output, index, chosen) for chosen in heatmap.classes[index].tolist()]
     if heatmap.solution.is_formula:
         return tuple(
-            Map(heat, who, box=box, grid=grid, box_on_photograph=_on_photograph(box, crop))
+            Map(heat, who, box=box, grid=grid, box_on_photograph=on_photograph(box, crop))
             for heat, grid, box, who in zip(heats, grids, boxes, about, strict=True)
         )
     solution = heatmap.solution
@@ -222,14 +282,9 @@ def _maps_of(
             evaluation,
             box=box,
             grid=grid,
-            box_on_photograph=_on_photograph(box, crop),
+            box_on_photograph=on_photograph(box, crop),
         )
         for heat, grid, box, who, outcome, loss, step, evaluation in zip(
             heats, grids, boxes, about, outcomes, losses, steps, evaluations, strict=True
         )
     )
-
-
-def _on_photograph(box: tuple[int, int, int, int] | None, crop: Crop | None) -> tuple[float, ...] | None:
-    """A box in pixels of the photograph, where its place there is known."""
-    return None if box is None or crop is None else tuple(crop.to_image([box])[0].round(2).tolist())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..methods.table import FILTERS, METHODS, SOLVERS, MethodEntry
+from ..volumes import is_volume, read_volume
 
 if TYPE_CHECKING:
     from ..methods.method import Method
@@ -32,8 +33,9 @@ class Question:
     takes the prediction if the network's scores are known to be classes, and L2-CAF otherwise.
 
     Of an output that is image-like, `region` says which part is asked about, "x0,y0,x1,y1" in pixels of the output or
-    the file of a mask (.npy, or a picture that is black outside), and `channel` which channel is raised there; with the
-    channel alone, where it is predicted.
+    the file of a mask (.npy, or a picture that is black outside); of a scan "i0,j0,k0,i1,j1,k1" in its voxels, or a
+    mask on them (.nii.gz, .npy); and `channel` which channel is raised there; with the channel alone, where it is
+    predicted.
 
     >>> Question().title, Question(top=2).title, Question("l2caf-prediction").title, Question("cam").title
     ('L2-CAF, class-oblivious', 'L2-CAF, class-specific', 'L2-CAF, prediction', 'CAM')
@@ -241,16 +243,18 @@ def read_region(text: str) -> Any:
     """
     import numpy
 
-    numbers = text.replace(" ", "").split(",")
-    if len(numbers) in (2, 4, 6) and all(number.lstrip("-").isdigit() for number in numbers):
-        return tuple(int(number) for number in numbers)
+    box = read_box(text)
+    if box is not None:
+        return box
     path = Path(text)
     if not path.is_file():
         raise InputError(
             f"{text!r} is no region: give x0,y0,x1,y1 in pixels of the output, or the file of a mask.", field="region"
         )
     try:
-        if path.suffix.lower() == ".npy":
+        if is_volume(path):
+            mask = read_volume(path).values
+        elif path.suffix.lower() == ".npy":
             mask = numpy.load(path)
         else:
             from PIL import Image
@@ -260,3 +264,15 @@ def read_region(text: str) -> Any:
     except (OSError, ValueError) as error:
         raise InputError(f"The mask '{path}' cannot be read: give a picture or a .npy file.", field="region") from error
     return mask > 0
+
+
+def read_box(text: str) -> tuple[int, ...] | None:
+    """The numbers of a box; None of what is the name of a file.
+
+    >>> read_box("mask.png"), read_box("10,20,40,60")
+    (None, (10, 20, 40, 60))
+    """
+    numbers = text.replace(" ", "").split(",")
+    if len(numbers) in (2, 4, 6) and all(number.lstrip("-").isdigit() for number in numbers):
+        return tuple(int(number) for number in numbers)
+    return None
