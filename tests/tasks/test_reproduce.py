@@ -18,7 +18,7 @@ import made_datasets
 from l2caf import datasets
 from l2caf.cli.app import run
 from l2caf.datasets.search import find
-from l2caf.errors import Cancelled, CatalogueError, InputError
+from l2caf.errors import Cancelled, CatalogueError, InputError, LayerError
 from l2caf.evaluation.published import published
 from l2caf.evaluation.reproduction import Number, Reproduced, Row, ordered, words_of
 from l2caf.networks import embedding, localiser
@@ -29,7 +29,9 @@ from l2caf.networks.from_timm import Timm
 from l2caf.networks.from_torchvision import Torchvision
 from l2caf.networks.model import Model
 from l2caf.preprocessing import Preprocessing
+from l2caf.tasks.evaluate import Evaluation, EvaluationRequest
 from l2caf.tasks.reproduce import ReproduceRequest, reproduce
+from l2caf.tasks.reproduce_steps import Steps
 from l2caf.tasks.reproduce_tables import TABLES
 from l2caf.training.retrieval import job as retrieval_job
 from l2caf.training.wsol import job as wsol_job
@@ -184,6 +186,22 @@ def test_table_2_trains_measures_and_is_done_once(data: Path, tmp_path: Path) ->
     assert not watch.of("training")
     assert not watch.of("storing features")
     assert not watch.of("measuring")
+
+
+def test_a_network_without_a_map_leaves_the_rest_of_its_table(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Steps.evaluate
+
+    def evaluate(self: Steps, name: str, request: EvaluationRequest) -> Evaluation:
+        if name.startswith("acol"):
+            raise LayerError("Layer 'head.fuse' is no map of input '0': choose another layer.")
+        return measure(self, name, request)
+
+    monkeypatch.setattr(Steps, "evaluate", evaluate)
+    (found,) = reproduce(ReproduceRequest(("table2",), tmp_path, data, budget="1")).tables
+    assert {row.trained for row in found.rows if row.ours} == {"GAP", "ADL"}
+    assert f"ACoL, {LITE}: not measured: Layer 'head.fuse' is no map" in said(found, "networks")
 
 
 def test_a_run_that_was_stopped_goes_on_where_it_was(data: Path, tmp_path: Path) -> None:

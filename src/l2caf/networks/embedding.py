@@ -54,7 +54,7 @@ class MeanOverMap(nn.Module):
             return features.mean(dim=(1, 2))
         if features.is_contiguous(memory_format=torch.channels_last):
             # The same numbers; but the gradient of this mean lies in memory as the features do, and all that comes
-            # before works on it without turning it round: a fifth of a training step on a processor.
+            # before works on it without turning it round: a seventh of a training step on a processor.
             return features.permute(0, 2, 3, 1).mean(dim=(1, 2))
         return features.mean(dim=(2, 3))
 
