@@ -76,7 +76,7 @@ def _row(how: str, ratios: list[float], *, bar: float | None) -> Row:
 
 
 def _side_by_side(model: Model, path: Path) -> tuple[list[float], list[float], int]:
-    """The seconds of CPU time for every few frames, classified and explained, and by how much the peak of memory grew."""
+    """The CPU time of every few frames, classified and explained, and by how much the peak of memory grew."""
     plain, ours, early, done = [], [], 0, 0
     frames, moments = _batches(iter(open_clip(path))), Asked(model, prediction()).moments(open_clip(path))
     while True:
