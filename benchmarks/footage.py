@@ -60,7 +60,7 @@ def _measured(path: Path) -> list[Row]:
         _row("the first call included", cold, bar=1.12),
         _row("once the network is known", warm, bar=None),
         Row(
-            f"memory from the {EARLY}th to the {FRAMES}th frame",
+            f"peak of memory from the {EARLY}th to the {FRAMES}th frame",
             f"{max(grown) / 1024:+.1f} MB",
             "flat",
             max(grown) < 16 * 1024,
@@ -76,21 +76,21 @@ def _row(how: str, ratios: list[float], *, bar: float | None) -> Row:
 
 
 def _side_by_side(model: Model, path: Path) -> tuple[list[float], list[float], int]:
-    """The seconds of CPU time for every few frames, classified and explained, and by how much memory grew."""
+    """The CPU time of every few frames, classified and explained, and by how much the peak of memory grew."""
     plain, ours, early, done = [], [], 0, 0
     frames, moments = _batches(iter(open_clip(path))), Asked(model, prediction()).moments(open_clip(path))
     while True:
         began = time.process_time()
         batch = next(frames, [])
         if not batch:
-            return plain, ours, now_and_peak()[0] - early
+            return plain, ours, now_and_peak()[1] - early
         _classify(model, batch)
         between = time.process_time()
         done += sum(1 for _ in islice(moments, len(batch)))
         plain.append(between - began)
         ours.append(time.process_time() - between)
         if done == EARLY:
-            early = now_and_peak()[0]
+            early = now_and_peak()[1]
 
 
 def _classify(model: Model, frames: list[Frame]) -> None:

@@ -248,6 +248,15 @@ class TestWindows:
         with pytest.raises(InputError, match="takes 4 frames"):
             next(asking.moments(open_clip(clip)))
 
+    def test_a_map_that_is_empty_says_why(self, clip: Path) -> None:
+        deaf = Colors()
+        deaf.score.weight.data.zero_()
+        asking = asked(model(deaf))
+        assert not any(moment.heats[0].fine.any() for moment in asking.moments(open_clip(clip)))
+        assert asking.notes == [
+            "Where the map is empty, it is unmoved: nothing that is filtered here moves the output."
+        ]
+
 
 class TestHowANetworkTakesClips:
     FRAME = Image.new("RGB", (96, 80), "red")

@@ -148,7 +148,8 @@ def curve_of(
         )
     if even is not None:
         axes.axhline(even, color=FAINT, linewidth=0.9, linestyle=(0, (4, 4)))
-    axes.set_ylim(0, highest)
+    # The limits that fit leave no room above the highest point once they begin at zero: its mark would be cut in half.
+    axes.set_ylim(0, 1.06 * max(axes.get_ylim()[1], even or 0) if highest is None else highest)
     if len(series) > 1 or (series and series[0].name):
         axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     if not series and unknown:

@@ -275,7 +275,11 @@ class Asked:
             return
         self.found.solver = heatmap.solution.of_sample(0).solver
         for sample in range(len(heatmap)):
-            self.found.outcomes.update(heatmap.solution.outcomes(sample))
+            outcomes = heatmap.solution.outcomes(sample)
+            self.found.outcomes.update(outcomes)
+            for one in outcomes:
+                if one.shows_nothing:
+                    self._note(f"Where the map is empty, it is {one.replace('_', ' ')}: {one.sentence}.")
 
 
 def smoothed(moments: Iterable[Moment], over: int) -> Iterator[Moment]:
