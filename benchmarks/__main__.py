@@ -26,6 +26,7 @@ QUESTIONS = (
     "evaluation",
     "retrieval",
     "video",
+    "dense",
     "features",
     "speed",
 )
