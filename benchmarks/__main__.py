@@ -27,6 +27,7 @@ QUESTIONS = (
     "retrieval",
     "video",
     "footage",
+    "dense",
     "features",
     "page",
     "exported",

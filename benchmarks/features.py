@@ -20,7 +20,7 @@ from l2caf.features.stored import blocks, stored
 from .row import Row, side_by_side
 
 MAPS = int(os.environ.get("L2CAF_FEATURE_MAPS", "10000"))
-CHANNELS, GRID, CLASSES, BLOCK = 1280, (7, 7), 1000, 128
+CHANNELS, GRID, CLASSES, BLOCK = 1280, (7, 7), 1000, 32
 OBJECTIVES = {
     "class-oblivious": l2caf.ClassOblivious(),
     "class-specific": l2caf.ClassSpecific(),
