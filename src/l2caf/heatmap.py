@@ -508,16 +508,6 @@ def _spreads(grid: tuple[int, ...], size: tuple[int, ...], device: torch.device)
 
 
 @lru_cache(maxsize=64)
-def _spreads(grid: tuple[int, ...], size: tuple[int, ...], device: torch.device) -> list[tuple[int, Tensor]]:
-    """The axes of a grid, and what interpolates along each: from the left, but along the last axis from the right."""
-    found = [
-        (axis, _spread(cells, length).to(device))
-        for axis, cells, length in zip(range(-len(size), 0), grid, size, strict=True)
-    ]
-    return [(axis, one if axis == -1 else one.mT.contiguous()) for axis, one in found]
-
-
-@lru_cache(maxsize=64)
 def _spread(cells: int, length: int) -> Tensor:
     """The matrix that interpolates so many cells linearly to a length."""
     with torch.inference_mode(False):  # it is kept, and must not be known as one of that mode
