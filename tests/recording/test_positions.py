@@ -298,3 +298,20 @@ def test_slabs_change_what_they_say_and_nothing_else() -> None:
         assert torch.equal(changed, expected)
     again = Slabs.of(pixels(3).flip(0), (2, 3))
     torch.testing.assert_close(again.base, slabs.base)
+
+
+def test_what_is_written_into_a_map_later_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base is compared with rows of later batches as the layer gave it, not as a rectifier in place left it."""
+
+    def rest() -> list[nn.Module]:
+        return [nn.Conv2d(8, 8, 3, 2, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)]
+
+    def agreements(rows: int) -> dict[str, float | None]:
+        monkeypatch.setattr("l2caf.recording.survey.FEWEST", rows)
+        monkeypatch.setattr("l2caf.recording.survey.AT_ONCE_FAST", 1)
+        network = seeded(lambda: nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.Identity(), nn.ReLU(inplace=True), *rest()))
+        return {layer.name: layer.agreement for layer in usable_layers(network, pixels())}
+
+    together = agreements(rows=17)
+    assert "1" in together
+    assert agreements(rows=3) == pytest.approx(together, abs=1e-3)

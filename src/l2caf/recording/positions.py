@@ -90,7 +90,8 @@ class Response:
         """Take the layer's output for the next rows; the first of all is the base."""
         values = self._positions_and_channels(output.detach())
         if self._base is None:
-            self._base, values = values[:1], values[1:]
+            # A copy: what follows may write into the output, and the next rows are compared with what it was.
+            self._base, values = values[:1].clone(), values[1:]
             self._size = float(self._base.norm())
             self._precision = torch.finfo(output.dtype).eps
         if not len(values):

@@ -151,7 +151,7 @@ class Look:
         self._slabs_of[base, tuple(position_axes(main))] = slabs
         inputs = slabs.base.repeat(rows, *[1] * (main.ndim - 1))
         noted: list[tuple[Seen, Tensor]] = []
-        versions: dict[int, int] = {}
+        versions: dict[tuple[str, int], int] = {}  # by call: several may return one tensor, and write into it between
         calls: dict[str, int] = {}
 
         def returned_from(call: Call, output: Any) -> None:
@@ -159,7 +159,7 @@ class Look:
             calls[name] = call.index + 1
             if isinstance(output, Tensor) and output.is_floating_point() and output.layout == torch.strided:
                 noted.append((Seen(name, type(call.module).__name__, call.index, tuple(output.shape)), output))
-                versions[id(output)] = 0 if output.is_inference() else output._version
+                versions[name, call.index] = 0 if output.is_inference() else output._version
 
         differentiable = inputs.clone().requires_grad_() * 1 if inputs.is_floating_point() else inputs.clone()
         given = self.arguments.with_rows(differentiable)
@@ -191,11 +191,11 @@ class Look:
         seen: list[Seen] = []
         self._again = {}
 
-        def is_as_it_was(tensor: Tensor) -> bool:  # what follows may have written into it
-            return tensor.is_inference() or tensor._version == versions[id(tensor)]
+        def is_as_it_was(name: str, call: int, tensor: Tensor) -> bool:  # what follows may have written into it
+            return tensor.is_inference() or tensor._version == versions[name, call]
 
         for (one, tensor), felt in zip(usable, alive, strict=True):
-            if is_as_it_was(tensor):
+            if one.call is not None and is_as_it_was(one.name, one.call, tensor):
                 self._again[len(seen)] = tensor.detach()
             seen.append(replace(one, alive=felt))
             if one.name not in per_frame or one.call != calls[one.name] - 1:
@@ -205,7 +205,7 @@ class Look:
             if allowed[shape]:
                 felts = [felt for (other, _), felt in zip(usable, alive, strict=True) if other.name == one.name]
                 together = None if None in felts else tuple(map(any, zip(*felts, strict=True)))
-                if all(map(is_as_it_was, tensors)):
+                if all(is_as_it_was(one.name, call, tensor) for call, tensor in enumerate(tensors)):
                     self._again[len(seen)] = EveryCall.of(self.network, len(tensors)).joined(tensors).detach()  # type: ignore[union-attr]
                 seen.append(Seen(one.name, one.kind, None, shape, together))
         return Survey(
@@ -233,8 +233,9 @@ class Look:
         wanted = list(numbers)
         layouts = {one: [layout] if layout else survey.layouts(survey.shape(one)) for one in wanted}
         answers = self._answers(survey, layouts)
+        # What was written into cannot be compared with itself, but what came before can, and what comes next.
         mixed = False
-        for number in sorted(answers):  # what was written into cannot be compared with itself, but what came before can
+        for number in sorted(answers, reverse=True):
             mixed = answers[number].depends_on_others if number in self._again else mixed
             answers[number].depends_on_others = mixed
         found = {}
