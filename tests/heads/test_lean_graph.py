@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+import l2caf
 from l2caf.heads.lean_graph import lean_graph
 
 
@@ -146,3 +150,65 @@ def test_a_gradient_joined_to_what_has_none_is_cut_out_again() -> None:
             output = network(torch.cat([beside, given], 1))
         found.append(torch.autograd.grad(output[:, :, 2:4, 5:7].square().sum(), given)[0])
     torch.testing.assert_close(found[1], found[0], atol=1e-6, rtol=1e-4)
+
+
+class Branches(nn.Module):
+    """What one value is made into in several ways, whose gradients reach back differently far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem = nn.Conv2d(3, 4, 4, stride=4)
+        self.thin, self.wide, self.wider = (nn.Conv2d(4, 4, size, padding=size // 2) for size in (1, 5, 9))
+        self.norm = nn.BatchNorm2d(4).eval()
+        self.steering = nn.Linear(4, 16)
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.stem(x))
+        return F.interpolate(self.wide(x) + self.thin(x), scale_factor=4.0).sigmoid()
+
+
+def steered_by(network: Branches, x: Tensor) -> Tensor:
+    return network.steering(x.mean(dim=(2, 3)))[0]
+
+
+# The order decides whose gradient autograd adds to whose.
+USED_TWICE: dict[str, Callable[[Branches, Tensor], Tensor]] = {
+    "thin and wide": lambda network, x: network.thin(x) + network.wide(x),
+    "wide and thin": lambda network, x: network.wide(x) + network.thin(x),
+    "wider, thin and wide": lambda network, x: network.wider(x) + network.thin(x) + network.wide(x),
+    "joined": lambda network, x: torch.cat([network.wider(x), network.wide(x), network.thin(x)], dim=1),
+    "norm": lambda network, x: network.wide(network.thin(x)) + network.norm(x),
+    "moved": lambda network, x: network.wide(x)[..., 3:, 3:] + network.thin(x)[..., :-3, :-3],
+    "mean": lambda network, x: network.thin(x) * network.wide(x).mean(dim=(2, 3), keepdim=True),
+    "computed weights": lambda network, x: F.conv2d(x, steered_by(network, x).reshape(4, 4, 1, 1)),
+    "computed weights, back": lambda network, x: F.conv_transpose2d(x, steered_by(network, x).reshape(4, 4, 1, 1)),
+    "computed bias": lambda network, x: F.conv2d(x, network.thin.weight, steered_by(network, x)[:4]),
+    "computed norm": lambda network, x: F.batch_norm(
+        x, network.norm.running_mean, network.norm.running_var, steered_by(network, x)[:4], steered_by(network, x)[4:8]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", USED_TWICE)
+def test_what_is_used_twice_has_the_gradients_of_both(name: str) -> None:
+    network, given = Branches().double(), torch.randn(1, 4, 16, 16).double()
+    found = []
+    for lean in (False, True):
+        leaf = given.clone().requires_grad_()
+        if lean:
+            with lean_graph():
+                output = USED_TWICE[name](network, network.wide(leaf))
+        else:
+            output = USED_TWICE[name](network, network.wide(leaf))
+        found.append(torch.autograd.grad(output[..., 6:8, 6:8].square().sum(), leaf)[0])
+    assert found[0].any()
+    torch.testing.assert_close(found[1], found[0], atol=1e-12, rtol=1e-9)
+
+
+def test_a_region_behind_two_branches_has_the_same_map_on_every_call() -> None:
+    network, asked = Branches(), l2caf.Region((28, 28, 36, 36), channel=1)
+    pictures = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    first, again = (l2caf.explain(network, pictures, objective=asked, layer="stem").weights for _ in range(2))
+    torch.testing.assert_close(again, first, atol=1e-6, rtol=1e-4)

@@ -242,6 +242,19 @@ class Twice(Net):
         return super().forward(x)
 
 
+class Tagged(Net):
+    """Asks a module of torch's for a setting that torch knows nothing of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool.rectify = False
+
+    def means(self, maps: Tensor) -> Tensor:
+        means = super().means(maps)
+        is_rectified = self.pool.rectify or getattr(self.fc, "rectify", False)
+        return F.relu(means) if is_rectified else means
+
+
 class Side(Net):
     """A later map that reaches nothing until `gate` is trained."""
 
@@ -408,6 +421,11 @@ def patched(network: nn.Module) -> None:
     network.fc.forward = lambda x: own(F.relu(x))
 
 
+def call_patched(network: nn.Module) -> None:
+    own = network.fc.forward
+    network.fc._call_impl = lambda x: own(F.relu(x))
+
+
 def patched_twice(network: nn.Module) -> None:
     """The second patch takes the place of the first, in memory too."""
     own = nn.Linear.forward
@@ -549,6 +567,8 @@ CHANGES: dict[str, tuple[Make, Change]] = {
     # Plain settings.
     "flag": (Net, set_("rectify", True)),
     "flag of an inner module": (with_between(Between), set_("between.rectify", True)),
+    "flag of a module of torch": (Tagged, set_("pool.rectify", True)),
+    "new flag of a module of torch": (Tagged, set_("fc.rectify", True)),
     "flag in a dataclass": (Net, set_("settings.rectify", True)),
     "flag in a dict": (Net, lambda network: network.options.update(rectify=True)),
     "flag in a list": (Net, lambda network: network.steps.append("rectify")),
@@ -565,6 +585,7 @@ CHANGES: dict[str, tuple[Make, Change]] = {
     # Forward methods.
     "patched": (Net, patched),
     "patched twice": (Net, patched_twice),
+    "call of the instance": (Net, call_patched),
     "compiled part": (Net, compiled_part),
     # The rest.
     "parametrised": (Net, parametrised),
@@ -643,6 +664,20 @@ def test_a_hook_on_every_module(before: bool) -> None:
     found, planned = explained(networks[0], pixels())
     assert planned
     assert_alike(found, explained(seeded(Net), pixels())[0])
+
+
+def test_a_norm_of_the_batch_that_was_none_is_refused_as_one() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(3, CHANNELS, 4, stride=4), nn.BatchNorm2d(CHANNELS), nn.ReLU(), nn.AdaptiveAvgPool2d(1)
+        )
+
+    network = seeded(make)
+    l2caf.explain(network, pixels(), layer="0")
+    norm = network[1]
+    norm.track_running_stats, norm.running_mean, norm.running_var = False, None, None
+    with pytest.raises(L2cafError, match="mixes the samples"):
+        l2caf.explain(network, pixels(), layer="0")
 
 
 def test_a_layer_of_another_name() -> None:

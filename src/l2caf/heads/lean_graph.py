@@ -78,6 +78,11 @@ def _joined(given: Tensor, compute: Callable[[Tensor], tuple[Tensor, Back]], *, 
     return found
 
 
+def _are_computed(*weights: Tensor | None) -> bool:
+    """Whether one of the weights was computed with a graph: its gradient may go on to activations."""
+    return any(one is not None and one.grad_fn is not None for one in weights)
+
+
 def _convolved(
     function: Callable[..., Tensor],
     input: Tensor,
@@ -88,7 +93,7 @@ def _convolved(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    if isinstance(padding, str):
+    if isinstance(padding, str) or _are_computed(weight, bias):
         return function(input, weight, bias, stride, padding, dilation, groups)
     transposed, weight, of = CONVOLUTIONS[function], weight.detach(), _Reach.of(weight, stride, padding, dilation)
     size = input.shape[-of.axes :]
@@ -117,6 +122,8 @@ def _transposed(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
+    if _are_computed(weight, bias):
+        return function(input, weight, bias, stride, padding, output_padding, groups, dilation)
     convolve, weight, of = TRANSPOSED[function], weight.detach(), _Reach.of(weight, stride, padding, dilation)
     size = input.shape[-of.axes :]
 
@@ -162,9 +169,20 @@ class _Reach(NamedTuple):
 
 
 # Where a gradient that was put into zeros lies, told on the tensor itself: to look for it takes longer than to use it.
-# What torch makes of such a gradient is another tensor, on which nothing is told.
+# What torch makes of such a gradient is another tensor, on which nothing is told, or the same one of another version:
+# where a value is used twice, autograd adds the gradient of the one use into that of the other.
 _KNOWN = "_l2caf_lies_within"
 Box = Sequence[tuple[int, int]]  # start and stop along each axis of space
+
+
+def _told(gradient: Tensor) -> Box | None:
+    """The box that is told on a gradient, if it is still as it was then."""
+    within, version = getattr(gradient, _KNOWN, (None, None))
+    return within if version == gradient._version else None
+
+
+def _tell(gradient: Tensor, within: Box) -> None:
+    setattr(gradient, _KNOWN, (within, gradient._version))
 
 
 def _times(gradient: Tensor, factor: Tensor) -> Tensor:
@@ -180,7 +198,7 @@ def _times(gradient: Tensor, factor: Tensor) -> Tensor:
 
 def _support(gradient: Tensor, axes: int) -> Box:
     """The smallest box outside of which a gradient is zero; one number, where it is zero all over."""
-    known: Box | None = getattr(gradient, _KNOWN, None)
+    known = _told(gradient)
     if known is not None and len(known) == axes:
         return known
     lead = gradient.ndim - axes
@@ -226,7 +244,7 @@ class _Moved(torch.autograd.Function):
         for axis, (start, stop) in enumerate(within, start=values.ndim - len(size)):
             part = part.narrow(axis, start, stop - start)
         part.copy_(values)
-        setattr(found, _KNOWN, within)
+        _tell(found, within)
         return found
 
     @staticmethod
@@ -249,8 +267,9 @@ def _joined_to_others(function: Callable[..., Tensor], tensors: Sequence[Tensor]
 
     def back(gradient: Tensor) -> Tensor:
         found = gradient.narrow(dim, start, length)
-        if dim == 1 and hasattr(gradient, _KNOWN):
-            setattr(found, _KNOWN, getattr(gradient, _KNOWN))
+        within = _told(gradient)
+        if dim == 1 and within is not None:
+            _tell(found, within)
         return found
 
     def compute(given: Tensor) -> tuple[Tensor, Back]:
@@ -270,7 +289,7 @@ def _normalised(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    if training or running_mean is None or running_var is None:
+    if training or running_mean is None or running_var is None or _are_computed(weight, bias):
         return function(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
     def compute(given: Tensor) -> tuple[Tensor, Back]:

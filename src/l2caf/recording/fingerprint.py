@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import cache
+from inspect import signature
 from itertools import chain
 from operator import itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
@@ -29,14 +31,16 @@ from .census import Look
 _PLAIN = frozenset({bool, int, float, str, NoneType, torch.dtype, torch.device})
 _OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
 # Torch's own modules have no settings that a value would not show, and they are the most; but for the activations: a
-# slope below zero, or whether one writes into its input.
+# slope below zero, or whether one writes into its input; and for what has an activation inside.
 _SIMPLE = frozenset(
     kind
     for kind in vars(nn).values()
     if isinstance(kind, type)
     and kind.__module__.startswith("torch.nn.modules.")
-    and kind.__module__ != "torch.nn.modules.activation"
+    and kind.__module__ not in ("torch.nn.modules.activation", "torch.nn.modules.transformer")
 )
+_BY_BATCH = "track_running_stats"  # without them a norm computes with those of the batch, whose samples it mixes
+_OF_RECURRENT = ("_flat_weight_refs", "_flat_weights_names", "_all_weights", "_flat_weights")  # its parameters again
 _HOLDERS = (dict, list, tuple, set, frozenset)
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, property, classmethod, staticmethod)
 _MOST = 64  # of what a setting holds: a list of class names is none that decides
@@ -128,9 +132,19 @@ def _hooks_on_all() -> list[int]:
 
 def _own_settings(module: nn.Module) -> list[str]:
     """The names of a module's settings; what torch keeps in every module is looked at elsewhere."""
-    if type(module) in _SIMPLE:
-        return ["forward"] if "forward" in module.__dict__ else []
-    return [name for name in module.__dict__ if name not in _OF_EVERY_MODULE]
+    kind: Any = type(module)
+    usual = _usual_settings(kind) if kind in _SIMPLE else _OF_EVERY_MODULE
+    return [name for name in module.__dict__ if name not in usual]
+
+
+@cache
+def _usual_settings(kind: type[nn.Module]) -> frozenset[str]:
+    """What every module of a class of torch's has; whatever else one has, somebody put there, who may read it."""
+    found = _OF_EVERY_MODULE.union(_OF_RECURRENT)
+    for base in kind.__mro__[: kind.__mro__.index(nn.Module)]:
+        made = signature(vars(base)["__init__"]).parameters if "__init__" in vars(base) else ()
+        found = found.union(vars(base).get("__annotations__", ()), vars(base).get("__constants__", ()), made)
+    return found - {"forward", _BY_BATCH}
 
 
 def _own_classes(kind: type) -> Iterator[type]:
