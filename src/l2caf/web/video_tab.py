@@ -53,7 +53,10 @@ class VideoTab:
                 )
                 self.faults.place("network", "weights")
                 self.of_class = gr.Textbox(
-                    label="Class", placeholder="leave empty to see what it looks at", elem_id="video-class", max_length=100
+                    label="Class",
+                    placeholder="leave empty to see what it looks at",
+                    elem_id="video-class",
+                    max_length=100,
                 )
                 self.faults.place("class", "classes", "signed")
                 self.signed = gr.Checkbox(label="For and against", elem_id="video-signed")
