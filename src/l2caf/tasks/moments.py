@@ -59,7 +59,7 @@ class Sampling:
             raise InputError("Frames that are spread over the clip have no stride: leave it out.", field="stride")
 
     def stride_for(self, clip: Clip, takes: ClipInput | None) -> int:
-        """Every Nth frame is taken, and this is N: as many a second as the network was trained on, where both are known."""
+        """N, where every Nth frame is taken: as many a second as the network was trained on, where both are known."""
         if self.stride is not None:
             return self.stride
         rate = None if takes is None else takes.rate
