@@ -54,6 +54,8 @@ SEEN = (
     " + [...document.querySelectorAll(place + ' figcaption')].map(one => one.innerText).join()"
 )
 
+CAPTIONS = "[...document.querySelectorAll('#figure figcaption')].map(one => one.innerText).join('|')"
+
 
 def changed(page: Page, place: str, before: str) -> None:
     """Wait until something else is seen at a place."""
@@ -115,6 +117,22 @@ class TestPicture:
         view = explain_image(l2caf.load(), Image.open(photographs / "cup.jpg"), Question().as_method()).view
         grey = np.asarray(view.convert("L"), float)
         assert np.abs(np.asarray(pale.convert("L"), float) - grey).mean() < 15  # a tenth of the colours, on grey
+
+    def test_clicks_in_quick_succession_are_not_undone(self, desk: Desk) -> None:
+        page = desk.page()
+        page.click("#sample-cat")
+        page.wait_for_selector("#figure img")
+        classes = page.locator("#classes label")
+        for place in (0, 1, 2, 3):
+            classes.nth(place).click()
+        wanted = [classes.nth(place).inner_text() for place in (2, 3)]
+        page.wait_for_function(f"wanted => {CAPTIONS} == wanted", arg="|".join(wanted))
+        page.wait_for_function("document.querySelectorAll('#classes input:checked').length == 2")
+        classes.nth(3).click()
+        classes.nth(3).click()
+        classes.nth(3).click()
+        page.wait_for_function(f"wanted => {CAPTIONS}.endsWith(wanted)", arg=f"|{wanted[0]}")
+        assert not classes.nth(3).locator("input").is_checked()
 
     def test_what_is_downloaded_is_what_the_library_gives(self, desk: Desk, photographs: Path, tmp_path: Path) -> None:
         page = desk.page()
