@@ -81,3 +81,12 @@ def test_maps_that_are_read_under_autocast_are_float32_and_can_be_saved(tmp_path
     assert torch.equal(maps, plain.maps)
     assert torch.equal(signed, plain.signed)
     assert np.load(tmp_path / "computed.npy").dtype == np.float32
+
+
+def test_the_numbers_of_a_signed_map_keep_their_sign(tmp_path: Path) -> None:
+    network, pictures = seeded(nets.pooled), pixels()
+    heatmap = l2caf.explain(network, pictures, objective=l2caf.ClassSpecific(1))
+    plain, signed = (np.load(heatmap.save(tmp_path / f"{told}.npy", signed=told)) for told in (False, True))
+    np.testing.assert_array_equal(plain, heatmap.maps.numpy())
+    np.testing.assert_array_equal(signed, heatmap.signed.numpy())
+    assert signed.min() < 0 <= plain.min()
