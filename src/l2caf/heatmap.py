@@ -419,7 +419,7 @@ class Heatmap:
             return save_on_scan(self, path, image, index, which, **given, **style)
         if path.suffix.lower() == ".npy":
             with write_whole(path) as temporary, temporary.open("wb") as file:
-                numpy.save(file, self.maps.cpu().numpy())
+                numpy.save(file, (self.signed if signed else self.maps).cpu().numpy())
             return path
         if self._is_clip and path.suffix.lower() not in (*FILMS, *SUFFIXES):
             check_ending(path, is_clip=True)

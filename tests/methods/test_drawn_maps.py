@@ -81,3 +81,11 @@ def test_maps_that_are_read_under_autocast_are_float32_and_can_be_saved(tmp_path
     assert torch.equal(maps, plain.maps)
     assert torch.equal(signed, plain.signed)
     assert np.load(tmp_path / "computed.npy").dtype == np.float32
+
+
+def test_the_numbers_of_a_signed_map_keep_their_sign(tmp_path: Path) -> None:
+    weights = torch.tensor([[[3.0, -1.0], [0.0, 2.0]]])
+    heatmap = Heatmap(weights, (2, 2), "layer", "method", keeps_sign=True)
+    plain, signed = (np.load(heatmap.save(tmp_path / f"{told}.npy", signed=told)) for told in (False, True))
+    np.testing.assert_allclose(plain, [[[1, 0], [0, 2 / 3]]], rtol=1e-6)
+    np.testing.assert_allclose(signed, [[[1, -1 / 3], [0, 2 / 3]]], rtol=1e-6)

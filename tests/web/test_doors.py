@@ -320,6 +320,22 @@ class TestStrangers:
             answer = httpx.get(server.address + "config", headers={"host": name}, trust_env=False)
             assert answer.status_code == status, name
 
+    @pytest.mark.parametrize("path", ["upload", "queue/join", "login"])
+    def test_nothing_is_done_for_a_page_of_another_site(self, server: Server, path: str) -> None:
+        def status(**headers: str) -> int:
+            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            files = [("files", ("a.png", b"x"))]
+            return httpx.post(f"{server.address}{API}/{path}", headers=sent, files=files, trust_env=False).status_code
+
+        assert status(origin="https://attacker.example") == 403
+        assert status(origin="http://[") == 403
+        assert status(sec_fetch_site="cross-site") == 403
+        here = server.address.rstrip("/")
+        for own in ({}, {"origin": here}, {"origin": here, "sec_fetch_site": "same-origin"}, {"origin": "null"}):
+            assert status(**own) != 403
+        link = httpx.get(server.address, headers={"sec-fetch-site": "cross-site"}, trust_env=False)
+        assert link.status_code == 200
+
     def test_every_answer_forbids_what_lies_elsewhere(self, server: Server) -> None:
         for path in ("", "config", "theme.css", "nowhere"):
             policy = httpx.get(server.address + path, trust_env=False).headers["content-security-policy"]

@@ -25,8 +25,8 @@ def command(
         typer.Option(
             "--network",
             "-n",
-            help="A checkpoint of 'l2caf train', or any name from 'l2caf networks': of a classifier the pooled features"
-            " are compared. Clips need one of 'l2caf train video'.",
+            help="A checkpoint of 'l2caf train', or any name from 'l2caf networks': for a classifier, its pooled"
+            " features are compared. Clips need one of 'l2caf train video'.",
             rich_help_panel=options.NETWORK,
         ),
     ] = options.DEFAULT_NETWORK,

@@ -51,7 +51,7 @@ def command(
         int | None,
         typer.Option(
             min=1,
-            help="Take every how many-th frame. [dim]Default: as the network's frame rate wants it, else all.[/dim]",
+            help="Take every Nth frame. [dim]Default: as the network's frame rate wants it, else all.[/dim]",
             rich_help_panel=options.ASK,
         ),
     ] = None,

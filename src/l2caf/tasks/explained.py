@@ -172,6 +172,21 @@ def _in_rows(cells: Sequence[T]) -> list[list[T]]:
     return [list(cells[start : start + across]) for start in range(0, len(cells), across)]
 
 
+def caption_of(explained: Explained, *, method: str, network: str) -> str:
+    """What stands below a sheet: how its maps were found, and what to know when looking at them."""
+    parts = [method, f"{network}, layer {explained.layer}"]
+    if explained.outcomes == (Outcome.EXACT,):
+        parts.append("solved exactly")
+    elif explained.outcomes:
+        ended = ", ".join(outcome.replace("_", " ") for outcome in explained.outcomes)
+        parts.append(f"{explained.solver}: {ended}")
+    if explained.cut_off:
+        parts.append(f"centre crop: {explained.seen:.0%} of the photograph".replace("%", " %"))
+    if any(one.faint for one in explained.maps):
+        parts.append(f"faint: a class below {UNSEEN:.0%}".replace("%", " %"))
+    return "  ·  ".join(parts)
+
+
 def photograph_title(prediction: Prediction | None) -> str:
     """What the network takes the photograph for; a single score is no verdict."""
     if prediction is None:
@@ -252,18 +267,8 @@ class Writer:
         return written
 
     def _sheet(self, explained: Explained, name: str, network: str) -> dict[Path, Save]:
-        parts = [self.question.title, f"{network}, layer {explained.layer}"]
-        if explained.outcomes == (Outcome.EXACT,):
-            parts.append("solved exactly")
-        elif explained.outcomes:
-            ended = ", ".join(outcome.replace("_", " ") for outcome in explained.outcomes)
-            parts.append(f"{explained.solver}: {ended}")
-        if explained.cut_off:
-            parts.append(f"centre crop: {explained.seen:.0%} of the photograph".replace("%", " %"))
-        if any(one.faint for one in explained.maps):
-            parts.append(f"faint: a class below {UNSEEN:.0%}".replace("%", " %"))
         heading = explained.file.name if explained.file else ""
-        caption = "  ·  ".join(parts)
+        caption = caption_of(explained, method=self.question.title, network=network)
         path = self.folder / f"{name}{self.ending}"
         if self.ending.lower() in SUFFIXES:
             told = {"title": heading, "caption": caption, "legend": True}

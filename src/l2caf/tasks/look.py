@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..networks.class_names import Prediction
 from ..progress import Progress, silent
 from ..rendering.style import Style, note
-from .explained import Explained, Map, photograph_title
+from .explained import Explained, Map, caption_of, photograph_title
 from .network_choice import NetworkChoice
 from .photographs import BothWays, explain_both_ways
 from .question import Question
@@ -92,7 +92,7 @@ class Look:
         found = self.explained(style)
         if len(found.maps) == 1:
             return found.maps[0].drawn(found.view, style)
-        caption = f"{self.question.title}  ·  {self.network}, layer {found.layer}"
+        caption = caption_of(found, method=self.question.title, network=self.network)
         return found.sheet(style, heading=self.request.name, caption=caption)
 
     def numbers(self, style: Style) -> bytes:

@@ -37,7 +37,7 @@ class Sampling:
     """Which frames of a clip a network is shown; None for what suits the network.
 
     frames   how many at once
-    stride   every how many-th frame of the clip
+    stride   N, where every Nth frame of the clip is taken
     window   "slide": one stretch of frames after the other, to the end of the clip; "middle": one from its middle;
              "spread": frames spread evenly over all of it
     batch    single pictures that run at once
@@ -59,7 +59,7 @@ class Sampling:
             raise InputError("Frames that are spread over the clip have no stride: leave it out.", field="stride")
 
     def stride_for(self, clip: Clip, takes: ClipInput | None) -> int:
-        """Every how many-th frame is taken: as many a second as the network was trained on, where both are known."""
+        """N, where every Nth frame is taken: as many a second as the network was trained on, where both are known."""
         if self.stride is not None:
             return self.stride
         rate = None if takes is None else takes.rate

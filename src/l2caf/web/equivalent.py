@@ -42,13 +42,16 @@ def as_python(found: Look, style: Style) -> str:
     drawing = ["signed=True"] if drawn.signed else []
     drawing += [] if drawn.alpha == Style().alpha else [f"alpha={drawn.alpha:g}"]
     drawing += [f"box={drawn.threshold:g}"] if drawn.box else []
+    file = repr(_as_file(found.request.name))
     lines = [
         "import l2caf",
+        "import numpy as np",
         "",
         f"model = {load}",
-        f"heatmap = model.explain({', '.join([repr(_as_file(found.request.name)), *asked])})",
-        f"heatmap.save({', '.join([repr(f'{WHERE}.png'), *drawing])})",
-        f"heatmap.save({f'{WHERE}.npy'!r}{', signed=True' if drawn.signed else ''})",
+        f"heatmap = model.explain({', '.join([file, *asked])})",
+        # What the network saw, as on the page: without it a heatmap is drawn on the whole photograph.
+        f"heatmap.save({', '.join([repr(f'{WHERE}.png'), f'model.view({file})', *drawing])})",
+        f"np.save({f'{WHERE}.npy'!r}, heatmap.{'signed[0].cpu()' if drawn.signed else 'numpy()[0]'})",
     ]
     return "\n".join(lines) + "\n"
 
@@ -59,7 +62,7 @@ def _asked(found: Look) -> list[str]:
     entry = question.entry
     chosen = list(question.classes)
     published = question.published or bool(entry.settings.get("published"))
-    about = f"classes={chosen}" if chosen else ""
+    about = "" if not chosen else str(chosen[0]) if len(chosen) == 1 else f"classes={chosen}"
     if not entry.is_filter or entry.settings.get("filter"):
         return [f"method={entry.key!r}", *([f"objective=l2caf.ClassSpecific({about})"] if chosen else [])]
     if question.is_about_prediction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -60,6 +60,9 @@ class Guard:
         if not self._knows(scope):
             await _refuse(send, 421, b"This page is not known by that name.")
             return
+        if self._is_foreign(scope):
+            await _refuse(send, 403, b"Another site has nothing to ask here.")
+            return
         if _CLOSED.search(unquote(unquote(scope["path"]))):
             await _refuse(send, 404, b"There is nothing here.")
             return
@@ -78,8 +81,27 @@ class Guard:
     def _knows(self, scope: Scope) -> bool:
         if self.hosts is None:
             return True
-        given = next((value for name, value in scope["headers"] if name.lower() == b"host"), b"")
-        return re.sub(r":\d+$", "", given.decode("latin-1")).lower() in self.hosts
+        return re.sub(r":\d+$", "", _header(scope, b"host")).lower() in self.hosts
+
+    def _is_foreign(self, scope: Scope) -> bool:
+        """Whether a page of another site sends this from the browser of somebody who may come in here.
+
+        A browser keeps the answer from that page, but what was sent would be done. Links that lead here are none of it.
+        """
+        if scope["method"] in ("GET", "HEAD"):
+            return False
+        if _header(scope, b"sec-fetch-site").lower() == "cross-site":
+            return True
+        try:
+            sender = urlsplit(_header(scope, b"origin")).hostname
+        except ValueError:
+            return True
+        return sender is not None and self.hosts is not None and sender not in {name.strip("[]") for name in self.hosts}
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    found: bytes = next((value for name, value in scope["headers"] if name.lower() == wanted), b"")
+    return found.decode("latin-1")
 
 
 async def _refuse(send: Send, status: int, words: bytes) -> None:

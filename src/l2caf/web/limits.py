@@ -60,7 +60,7 @@ class Limits:
         self._check_pixels(path)
 
     def check_clip(self, path: Path) -> int:
-        """Refuse a clip whose frames are too large; else say every how many-th frame keeps within the limit."""
+        """Refuse a clip whose frames are too large; else give the N of which every Nth frame keeps within the limit."""
         self._check_bytes(path)
         clip = open_clip(path)
         first = next(iter(clip)).picture

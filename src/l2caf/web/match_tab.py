@@ -65,7 +65,7 @@ class MatchTab:
                     value=host.models.offered[0],
                     allow_custom_value=True,
                     label="Network",
-                    info="of a classifier the pooled features are compared",
+                    info="for a classifier, its pooled features are compared",
                     elem_id="match-network",
                 )
                 self.faults.place("network", "weights")

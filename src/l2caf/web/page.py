@@ -25,6 +25,7 @@ TITLE = "l2caf: where a network looks"
 NETWORK, DRAWING = "network", "drawing"  # queues: one for what asks a network, one for what draws what was found
 AT_ONCE = {NETWORK: 2, DRAWING: 4}
 THUMBNAIL = 144
+WORDS = {"common.upload": "Add files"}  # of a button that gradio has no words for, in any language
 
 
 @dataclass(frozen=True)

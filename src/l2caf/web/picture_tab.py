@@ -169,7 +169,7 @@ class PictureTab:
             taken.success(None, js=SCROLL)
         for control in (self.view, self.method, self.filter):
             host.on(control.input, self.faults.guard(self.ask), asked, answer, heavy=True)
-        host.on(self.classes.input, self.faults.guard(self.ask), asked, answer, heavy=True, latest=True)
+        host.on(self.classes.input, self.faults.guard(self.pick), asked, answer, heavy=True, latest=True)
         host.on(self.layer.input, self.faults.guard(self.ask), asked, answer, heavy=True)
         changed = host.on(self.network.input, self.faults.guard(self.change), asked, [*answer, self.layer], heavy=True)
         layers = [self.layer, *self.faults.slots]
@@ -271,6 +271,17 @@ class PictureTab:
         # What need not change is not sent: each control of an answer costs as much as drawing a map.
         return made if was is not None else {**made, self.found: gr.update(visible=True), self.methods: ""}
 
+    def pick(self, visit: Visit, *asked: Any) -> dict[Any, Any]:
+        """Ask about the classes that are ticked.
+
+        Ticks are sent back only where they change: those of a visitor who clicked again meanwhile would be undone.
+        """
+        was, ticked = visit.look, asked[5]
+        made = self.ask(visit, *asked)
+        if was is not None and visit.look is not None and len(ticked) <= 2 and _listed(was) == _listed(visit.look):
+            made.pop(self.classes, None)
+        return made
+
     @staticmethod
     def _question(method: str, filter: str, classes: tuple[int, ...]) -> Question:
         if method == AUTO:
@@ -364,12 +375,16 @@ def _style(alpha: float, threshold: float, box: bool, signed: bool) -> Style:
     return style
 
 
-def _choices(found: Look, chosen: Sequence[int]) -> Any:
+def _listed(found: Look) -> list[tuple[str, str]]:
     """The best classes, and those that were asked about."""
     listed = list(found.best[:BEST])
     known = {one.index for one in listed}
     listed += [one.about for one in found.shown.maps if one.about is not None and one.about.index not in known]
-    choices = [(str(one), str(one.index)) for one in listed]
+    return [(str(one), str(one.index)) for one in listed]
+
+
+def _choices(found: Look, chosen: Sequence[int]) -> Any:
+    choices = _listed(found)
     return gr.update(choices=choices, value=[str(one) for one in chosen], visible=bool(choices))
 
 

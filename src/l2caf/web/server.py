@@ -154,10 +154,11 @@ class Server:
         return self.address
 
     def _launched(self, in_browser: bool) -> str:
+        import gradio
         from starlette.middleware import Middleware
 
         from .guard import Guard
-        from .page import style_sheet
+        from .page import WORDS, style_sheet
         from .theme import theme
 
         given = self.request
@@ -179,6 +180,7 @@ class Server:
             theme=theme(),
             css=style_sheet(),
             footer_links=[],
+            i18n=gradio.I18n(en=WORDS),
             share=False,
             quiet=True,
             show_error=False,

@@ -53,11 +53,14 @@ class VideoTab:
                 )
                 self.faults.place("network", "weights")
                 self.of_class = gr.Textbox(
-                    label="A class", placeholder="empty: what it looks at", elem_id="video-class", max_length=100
+                    label="Class",
+                    placeholder="leave empty to see what it looks at",
+                    elem_id="video-class",
+                    max_length=100,
                 )
                 self.faults.place("class", "classes", "signed")
                 self.signed = gr.Checkbox(label="For and against", elem_id="video-signed")
-                self.stride = gr.Slider(1, 30, 1, step=1, label="Every how many-th frame", elem_id="stride", buttons=[])
+                self.stride = gr.Slider(1, 30, 1, step=1, label="Take every Nth frame", elem_id="stride", buttons=[])
                 self.faults.place("stride", "frames", "window", "smooth")
                 with gr.Row(elem_classes=["quiet-row"]):
                     self.go = gr.Button("Explain", variant="primary", elem_id="film", min_width=120)
