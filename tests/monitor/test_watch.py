@@ -163,7 +163,7 @@ def test_a_network_that_is_not_called_and_one_of_another_size(network: Classifie
     watch = l2caf.AttentionWatch(network)
     with watch.epoch():
         pass
-    assert "not called" in watch.last.said
+    assert watch.last.said.startswith("The network was not called")
     with watch.epoch():
         validate(network, [batches[0], pixels(2, size=(48, 48))])
     assert watch.last.missed == 2
@@ -255,6 +255,9 @@ def test_lightning_calls_it_back(batches: list[torch.Tensor], tmp_path: Path) ->
     assert float(trainer.callback_metrics["attention/entropy"]) == pytest.approx(
         callback.watch.last.means["entropy"], abs=1e-5
     )
+    trainer.callbacks[:] = [AttentionCallback("model.dropout")]
+    with pytest.warns(UserWarning, match="pictures were not explained"):
+        trainer.validate(Module(), loader, verbose=False)
 
 
 def test_two_watches_and_explain_do_not_overhear_one_another(network: Classifier, batches: list[torch.Tensor]) -> None:
