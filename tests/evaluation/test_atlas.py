@@ -110,6 +110,16 @@ def test_share_on_the_object_orders_pictures_with_boxes(folder: Path, model: l2c
     assert "Least on the object" in result.page.read_text()
 
 
+def test_a_label_without_a_name_is_the_class_and_not_the_prediction(
+    folder: Path, model: l2caf.Model, tmp_path: Path
+) -> None:
+    lines = ["file,label", *(f"{folder.name}/red/{number:02}.png,{number % 2}" for number in range(6))]
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    found = make_atlas(AtlasRequest(tmp_path / "labels.csv", tmp_path / "atlas", dataset="manifest"), model=model).found
+    assert [str(one.label) for one in found.pictures] == list(found.groups)
+    assert set(found.groups) == {"0", "1"}
+
+
 @pytest.mark.parametrize("clusters", [0, 65])
 def test_numbers_of_groups_are_checked(clusters: int, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="groups"):

@@ -163,7 +163,7 @@ def test_a_network_that_is_not_called_and_one_of_another_size(network: Classifie
     watch = l2caf.AttentionWatch(network)
     with watch.epoch():
         pass
-    assert "not called" in watch.last.said
+    assert watch.last.said.startswith("The network was not called")
     with watch.epoch():
         validate(network, [batches[0], pixels(2, size=(48, 48))])
     assert watch.last.missed == 2
@@ -255,3 +255,37 @@ def test_lightning_calls_it_back(batches: list[torch.Tensor], tmp_path: Path) ->
     assert float(trainer.callback_metrics["attention/entropy"]) == pytest.approx(
         callback.watch.last.means["entropy"], abs=1e-5
     )
+    trainer.callbacks[:] = [AttentionCallback("model.dropout")]
+    with pytest.warns(UserWarning, match="pictures were not explained"):
+        trainer.validate(Module(), loader, verbose=False)
+
+
+def test_two_watches_and_explain_do_not_overhear_one_another(network: Classifier, batches: list[torch.Tensor]) -> None:
+    one, two = l2caf.AttentionWatch(network), l2caf.AttentionWatch(network, objective=l2caf.Prediction())
+    with one.epoch(), two.epoch():
+        validate(network, batches)
+        l2caf.explain(network, batches[0])
+    for watch in (one, two):
+        assert (len(watch.last.statistics), watch.last.said) == (7, "")
+    assert not network._forward_hooks
+    assert not network._forward_pre_hooks
+
+
+def test_a_compiled_network_is_observed(network: Classifier, batches: list[torch.Tensor]) -> None:
+    compiled: Any = torch.compile(network, backend="eager", fullgraph=True)
+    validate(compiled, batches[:1])
+    watch = l2caf.AttentionWatch(compiled)
+    with watch.epoch():
+        validate(compiled, batches)
+    assert (len(watch.last.statistics), watch.last.said) == (7, "")
+
+
+@pytest.mark.parametrize(("picture", "reason"), [(lambda one: 1 / 0, "zero"), (lambda one: one.numpy(), "Pillow")])
+def test_a_fault_in_drawing_is_told_and_counted_once(
+    network: Classifier, batches: list[torch.Tensor], tmp_path: Path, picture: Any, reason: str
+) -> None:
+    watch = l2caf.AttentionWatch(network, show=1, picture=picture, out=tmp_path)
+    with watch.epoch():
+        validate(network, batches)
+    assert (len(watch.last.statistics), watch.last.missed) == (3, 4)
+    assert reason in watch.last.said

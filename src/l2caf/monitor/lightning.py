@@ -7,6 +7,7 @@ Lightning is the user's own; only this file needs it.
 
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,8 @@ class AttentionCallback(Callback):
         else:
             self.watch.writers, self.watch.out = [], None
         self._stack.close()
+        if self.watch.last.missed or self.watch.last.reason:  # nobody else would hear of it
+            warnings.warn(self.watch.last.said, stacklevel=2)
         for key, value in self.watch.last.means.items():
             pl_module.log(f"{self.name}/{key}", value, sync_dist=True, logger=False)
 

@@ -60,7 +60,7 @@ class Observation:
     @property
     def said(self) -> str:
         """What the caller should know, in a sentence or two; mostly nothing."""
-        missed = f"{self.missed} pictures were not explained: {self.reason}" if self.missed or self.reason else ""
+        missed = f"{self.missed} pictures were not explained: {self.reason}" if self.missed else self.reason
         return " ".join(filter(None, (missed, self.note)))
 
     def as_dict(self) -> dict[str, Any]:

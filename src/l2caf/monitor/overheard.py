@@ -7,7 +7,9 @@ W mean(A) + b is the output just given, so that a network which changed in betwe
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from ..errors import InputError, LayerError
 from ..heads.planned import PlannedHead
 from ..numerics import AGREE, rows
 from ..recorder import record
-from ..recording.borrow import unwrap
+from ..recording.borrow import is_on_loan, unwrap
 from ..recording.inputs import Arguments, Select, select_output
 from ..recording.layers import module_named
 
@@ -46,13 +48,18 @@ class Overheard:
         self._known: PlannedHead | None = None
         self._features: Tensor | None = None
         self._hooks: list[Any] = []
+        self._stance = ExitStack()
 
     def __enter__(self) -> Overheard:
+        # A compiled network would compile our hooks too, or leave them out: in the pass it runs as it was written.
+        if "torch._dynamo" in sys.modules:
+            self._stance.enter_context(torch.compiler.set_stance("force_eager"))
         self._hooks = [self.network.register_forward_pre_hook(self._begins, with_kwargs=True)]
         return self
 
     def __exit__(self, *_: object) -> None:
         self._release()
+        self._stance.close()
 
     def _release(self) -> None:
         for hook in self._hooks:
@@ -62,6 +69,8 @@ class Overheard:
 
     def _begins(self, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Before the first batch: look at the network with one of its inputs, with no hook of ours on it."""
+        if is_on_loan():  # a run of explain, or of another watch
+            return
         self._release()
         try:
             arguments = Arguments.of(args if args else kwargs)
@@ -82,9 +91,12 @@ class Overheard:
         self._hooks = [*watched, network.register_forward_hook(self._ends, with_kwargs=True)]
 
     def _map(self, layer: nn.Module, args: Any, features: Any) -> None:
-        self._features = features if isinstance(features, Tensor) else None
+        if not is_on_loan():
+            self._features = features if isinstance(features, Tensor) else None
 
     def _ends(self, network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], returned: Any) -> None:
+        if is_on_loan():
+            return
         features, self._features = self._features, None
         self.batches += 1
         try:

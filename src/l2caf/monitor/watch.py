@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from torch import Tensor, nn
 
 from ..boxes import Boxes, as_boxes
@@ -183,15 +184,27 @@ class _Observer:
         places = range(first, first + head.batch)
         boxes = None if self.watch.boxes is None else [self.watch.boxes_at(place) for place in places]
         size = (heatmap.size[0], heatmap.size[1])
-        self.statistics.append(statistics_of(attention_of(shown), size=size, boxes=boxes))
-        self.places += places
+        statistics = statistics_of(attention_of(shown), size=size, boxes=boxes)
+        drawn: dict[int, Shown] = {}
+        marks: dict[int, int] = {}
         for place in self.watch.places:
             if place in places:
                 one = inputs[place - first].detach().float().cpu()
                 heat = shown[place - first] / max(float(shown[place - first].max()), 1e-300)
                 outcome: Any = heatmap.solution.outcome[place - first]
-                self.shown[place] = Shown(self.watch.picture(one), heat.astype(np.float32), outcome)
-                self.marks[place] = zlib.crc32(one.contiguous().numpy().tobytes())
+                picture = self.watch.picture(one)
+                if not isinstance(picture, Image.Image):
+                    raise InputError(
+                        f"The function `picture` returned a {type(picture).__name__}: return a picture of Pillow, such"
+                        " as PIL.Image.fromarray makes."
+                    )
+                drawn[place] = Shown(picture, heat.astype(np.float32), outcome)
+                marks[place] = zlib.crc32(one.contiguous().numpy().tobytes())
+        # All of a batch or nothing: what is counted as missed is not among the numbers.
+        self.statistics.append(statistics)
+        self.places += places
+        self.shown |= drawn
+        self.marks |= marks
 
 
 def _picture(values: Tensor) -> Any:

@@ -273,6 +273,11 @@ def _taken(network: nn.Module) -> Loan:
         wait_for(other.bystanders.back)
 
 
+def is_on_loan() -> bool:
+    """Whether this thread is in a run of ours, which whoever observes a network has no part in."""
+    return threading.get_ident() in _in_use
+
+
 def _returned(loan: Loan) -> None:
     in_use = _in_use[loan.thread]
     in_use.remove(loan)

@@ -122,7 +122,7 @@ class _Names:
     model: Model
 
     def __call__(self, label: int | None, predicted: int | None) -> str:
-        if label is not None and self.dataset.class_names:
+        if label is not None:  # of data without names of classes, by its number
             return self.dataset.class_name(label)
         return "" if predicted is None else self.model.class_name(predicted)
 
