@@ -217,6 +217,20 @@ def test_writers_and_files(network: Classifier, batches: list[torch.Tensor], tmp
         l2caf.AttentionWatch(network, writers=["here"])
 
 
+class Full(Run):
+    def log(self, values: dict[str, Any]) -> None:
+        raise OSError("No space left on device")
+
+
+def test_a_writer_that_fails_stops_no_training(network: Classifier, batches: list[torch.Tensor]) -> None:
+    watch = l2caf.AttentionWatch(network, writers=[Full()])
+    with watch.epoch(0):
+        validate(network, batches)
+    assert "No space left on device" in watch.last.said
+    assert len(watch.last.statistics) == 7
+    assert watch.history[0]["said"] == watch.last.said
+
+
 @pytest.mark.filterwarnings("ignore")  # what Lightning says of itself and of few workers
 def test_lightning_calls_it_back(batches: list[torch.Tensor], tmp_path: Path) -> None:
     lightning = pytest.importorskip("lightning.pytorch")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from ..boxes import Boxes, as_boxes
-from ..errors import InputError
+from ..errors import InputError, first_line
 from ..files import write_json
 from ..heads.planned import PlannedHead
 from ..images import save_picture
@@ -127,7 +128,12 @@ class AttentionWatch:
             self._note(observer.marks),
         )
         self.history.append(self._last.as_dict())
-        self._write(self._last)
+        try:
+            self._write(self._last)
+        except Exception as error:  # noqa: BLE001 - a full disk or a writer of anybody's: the training goes on
+            said = f"The observation could not be written ({first_line(error)})."
+            self._last = replace(self._last, note=" ".join(filter(None, (self._last.note, said))))
+            self.history[-1] = self._last.as_dict()
 
     def boxes_at(self, place: int) -> Boxes:
         """The boxes of a picture, by its place in the pass."""
